@@ -1,0 +1,115 @@
+"""Candidates and truth from Parquet samples: one row per event, lists per candidate.
+
+The columns are ``pt, eta, phi, pid, charge, vertex`` and optionally ``y`` (hard energy
+fraction) per candidate, ``npv``, ``gen_met_x, gen_met_y``, ``boson_pt, boson_phi`` (NaN:
+none) per event, and ``genjet_pt, genjet_eta, genjet_phi, genjet_mass``. ``docs/parquet.md``
+describes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from glob import glob, has_magic
+from os import PathLike, fspath
+from typing import Any
+
+import awkward as ak
+import numpy as np
+
+from puma_coffea.candidates import assemble
+from puma_coffea.exceptions import NoEvents, NotParquetSample
+from puma_coffea.layouts import mass_of
+from puma_coffea.truth import momentum2d, momentum4d
+
+Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
+
+_CANDIDATES = ("pt", "eta", "phi", "pid", "charge", "vertex", "npv")
+_TRUTH = ("gen_met_x", "gen_met_y")
+_BOSON = ("boson_pt", "boson_phi")
+_GENJETS = ("genjet_pt", "genjet_eta", "genjet_phi", "genjet_mass")
+
+
+def read_candidates(path: Paths) -> ak.Array:
+    """Candidates of a Parquet sample (path, glob or list of them), as from ``candidates()``."""
+    return candidates_of(_read(path, _CANDIDATES, ("y",)))
+
+
+def read_truth(path: Paths) -> ak.Array:
+    """Truth of a Parquet sample (path, glob or list of them), as from ``truth()``."""
+    return truth_of(_read(path, _TRUTH, (*_BOSON, *_GENJETS, "y")))
+
+
+def candidates_of(rows: ak.Array) -> ak.Array:
+    """Candidates of rows that were already read, for example by coffea's runner."""
+    counts = ak.to_numpy(ak.num(rows["pt"], axis=1))
+    offsets = np.concatenate(([0], np.cumsum(counts)))
+    columns = {n: ak.to_numpy(ak.flatten(rows[n])) for n in _CANDIDATES if n != "npv"}
+    columns["mass"] = mass_of(columns["pid"])
+    columns["npv"] = np.repeat(ak.to_numpy(rows["npv"]), counts)
+    if "y" in rows.fields:
+        columns["hard_fraction"] = ak.to_numpy(ak.flatten(rows["y"]))
+    return assemble(offsets, columns)
+
+
+def truth_of(rows: ak.Array) -> ak.Array:
+    """Truth of rows that were already read, for example by coffea's runner."""
+    x, y = (ak.to_numpy(rows[n]).astype(np.float64) for n in _TRUTH)
+    pt, phi = (
+        ak.to_numpy(rows[n]) if n in rows.fields else np.full(len(rows), np.nan, np.float32)
+        for n in _BOSON
+    )
+    empty = ak.unflatten(np.zeros(0, np.float32), np.zeros(len(rows), np.int64))
+    fields: dict[str, Any] = {
+        "met": momentum2d(np.hypot(x, y), np.arctan2(y, x)),
+        "boson": ak.mask(momentum2d(pt, phi), np.isfinite(pt)),
+        # The samples at hand have bosons that decay to neutrinos only.
+        "boson_products": momentum4d(empty, empty, empty, empty),
+    }
+    if all(n in rows.fields for n in _GENJETS):
+        fields["jets"] = momentum4d(*(rows[n] for n in _GENJETS))
+    if "y" in rows.fields:
+        fields["hard_fraction"] = rows["y"]
+    return ak.zip(fields, depth_limit=1)
+
+
+def _read(path: Paths, needed: tuple[str, ...], optional: tuple[str, ...]) -> ak.Array:
+    chunks = [_read_one(name, needed, optional) for name in _expand(path)]
+    return chunks[0] if len(chunks) == 1 else ak.concatenate(chunks)
+
+
+def _expand(path: Paths) -> list[str]:
+    given = [path] if isinstance(path, (str, PathLike)) else list(path)
+    names: list[str] = []
+    for each in map(fspath, given):
+        found = sorted(glob(each)) if has_magic(each) else [each]
+        if not found:
+            msg = f"No file matches {each!r}."
+            raise NoEvents(msg)
+        names += found
+    if not names:
+        msg = "The list of Parquet files is empty."
+        raise NoEvents(msg)
+    return names
+
+
+def _read_one(name: str, needed: tuple[str, ...], optional: tuple[str, ...]) -> ak.Array:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(name) as file:
+            present = set(file.schema_arrow.names)
+            missing = [column for column in needed if column not in present]
+            if missing:
+                msg = f"{name} lacks the column(s) {', '.join(missing)}; it has {', '.join(sorted(present))}."
+                raise NotParquetSample(msg)
+            columns = [column for column in (*needed, *optional) if column in present]
+            return ak.from_arrow(file.read(columns))
+    except FileNotFoundError:
+        msg = f"There is no file {name}."
+        raise NotParquetSample(msg) from None
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, NotParquetSample):
+            raise
+        msg = f"{name} cannot be read as a Parquet file ({error})."
+        raise NotParquetSample(msg) from error
