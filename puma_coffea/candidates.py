@@ -62,7 +62,7 @@ def candidates(
     >>> from puma_coffea import candidates, open_events, sample_path
     >>> pf = candidates(open_events(sample_path("zvv_pu140")))
     >>> len(pf), len(pf[0])
-    (12, 9091)
+    (12, 8999)
     >>> int(pf.npv[0, 0])
     151
     """

@@ -38,12 +38,13 @@ class Flat:
     @property
     def neutral(self) -> NDArray[np.bool_]:
         """Mask of the candidates without a vertex."""
-        return self.vertex == NEUTRAL
+        return np.equal(self.vertex, NEUTRAL)
 
     def by_vertex(self, neutral_weights: Any) -> NDArray[np.float32]:
         """Weights: the given ones for neutrals; 1 or 0 by vertex for charged candidates."""
         charged = (self.vertex == HARD).astype(np.float32)
-        return np.where(self.neutral, neutral_weights, charged).astype(np.float32)
+        weights: NDArray[np.float32] = np.where(self.neutral, neutral_weights, charged)
+        return weights.astype(np.float32)
 
 
 def weigh(candidates: ak.Array, kernel: Callable[[Flat], NDArray[np.float32]]) -> ak.Array:
@@ -74,12 +75,15 @@ def flatten(candidates: ak.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_],
     needed = ("pt", "eta", "phi", "mass", "pid", "vertex", "npv")
     missing = [name for name in needed if name not in candidates.fields]
     if missing:
-        msg = f"These candidates lack {', '.join(missing)}; make them with puma_coffea.candidates()."
+        msg = (
+            f"These candidates lack {', '.join(missing)}; make them with puma_coffea.candidates()."
+        )
         raise MissingCollection(msg)
     counts = ak.to_numpy(ak.num(candidates, axis=1)).astype(np.int64)
     usable = _column(physical(candidates), np.bool_)
     columns = {name: _column(candidates[name], np.float64)[usable] for name in needed[:4]}
-    columns["phi"] -= 2 * np.pi * np.rint(columns["phi"] / (2 * np.pi))
+    phi = columns["phi"]
+    columns["phi"] = np.where(abs(phi) <= np.pi, phi, np.remainder(phi + np.pi, 2 * np.pi) - np.pi)
     integers = {name: _column(candidates[name], np.int32)[usable] for name in needed[4:]}
     fraction = None
     if "hard_fraction" in candidates.fields:

@@ -34,8 +34,8 @@ def met(candidates: ak.Array, weights: ak.Array) -> ak.Array:
     >>> import awkward as ak
     >>> pf = ak.Array([[{"pt": 3.0, "eta": 0.0, "phi": 0.0}, {"pt": 8.0, "eta": 0.0, "phi": 1.570796}]])
     >>> missing = met(pf, ak.Array([[1.0, 0.5]]))
-    >>> missing.px.to_list(), missing.py.round(3).to_list(), missing.pt.round(3).to_list()
-    ([-3.0], [-4.0], [5.0])
+    >>> [round(float(value[0]), 3) for value in (missing.px, missing.py, missing.pt)]
+    [-3.0, -4.0, 5.0]
     """
     refuse_lazy(candidates)
     x, y = _sum_xy(candidates, weights)
@@ -63,16 +63,19 @@ def recoil(candidates: ak.Array, weights: ak.Array, truth: ak.Array) -> ak.Array
     >>> pf = ak.Array([[{"pt": 30.0, "eta": 1.0, "phi": 0.0}, {"pt": 4.0, "eta": 1.0, "phi": 1.570796}]])
     >>> boson = momentum2d([32.0], [3.141593])
     >>> u = recoil(pf, ak.Array([[1.0, 1.0]]), ak.zip({"met": boson, "boson": boson}, depth_limit=1))
-    >>> u.parallel.round(3).to_list(), abs(u.perpendicular).round(3).to_list()
-    ([-30.0], [4.0])
+    >>> [round(float(value[0]), 3) for value in (u.parallel, u.perpendicular, u.boson_pt)]
+    [-30.0, -4.0, 32.0]
     """
     refuse_lazy(candidates)
     if "boson_products" in truth.fields:
         weights = ak.where(_from_boson(candidates, truth["boson_products"]), 0, weights)
     x, y = _sum_xy(candidates, weights)
     boson, missing = truth["boson"], truth["met"]
-    pt = ak.to_numpy(ak.fill_none(ak.where(ak.is_none(boson), missing["pt"], boson["pt"]), 0.0))
-    phi = ak.to_numpy(ak.fill_none(ak.where(ak.is_none(boson), missing["phi"], boson["phi"]), 0.0))
+    absent = ak.to_numpy(ak.is_none(boson["pt"]))
+    pt, phi = (
+        np.where(absent, ak.to_numpy(missing[n]), ak.to_numpy(ak.fill_none(boson[n], 0)))
+        for n in ("pt", "phi")
+    )
     cos, sin = np.cos(phi), np.sin(phi)
     return ak.zip(
         {"parallel": x * cos + y * sin, "perpendicular": y * cos - x * sin, "boson_pt": pt}
@@ -151,9 +154,7 @@ def leading_jet_response(jets: ak.Array, generator_jets: ak.Array) -> ak.Array:
     nearest = ak.argmin(distance, axis=1, keepdims=True)
     close = ak.firsts(distance[nearest]) < MATCH_RADIUS
     partner = ak.mask(ak.firsts(jets[nearest]), ak.fill_none(close, False))
-    return ak.zip(
-        {"pt": partner["pt"] / leading["pt"], "mass": partner["mass"] / leading["mass"]}
-    )
+    return ak.zip({"pt": partner["pt"] / leading["pt"], "mass": partner["mass"] / leading["mass"]})
 
 
 def pileup_jets(jets: ak.Array, generator_jets: ak.Array, min_pt: float = 30.0) -> ak.Array:
@@ -178,9 +179,9 @@ def _sum_xy(candidates: ak.Array, weights: ak.Array) -> tuple[Any, Any]:
     kept, scale = _contributing(candidates, weights)
     pt = scale * kept["pt"]
     phi = ak.values_astype(kept["phi"], np.float64)
-    return tuple(
-        ak.to_numpy(ak.sum(pt * component, axis=1)) for component in (np.cos(phi), np.sin(phi))
-    )  # type: ignore[return-value]
+    return ak.to_numpy(ak.sum(pt * np.cos(phi), axis=1)), ak.to_numpy(
+        ak.sum(pt * np.sin(phi), axis=1)
+    )
 
 
 def _from_boson(candidates: ak.Array, products: ak.Array) -> Any:
@@ -194,7 +195,9 @@ def _from_boson(candidates: ak.Array, products: ak.Array) -> Any:
     for k in range(int(ak.max(ak.num(products, axis=1)))):
         product = ak.firsts(products[:, k:])
         distance = _delta_r(candidates, product)
-        eligible = ak.where(product["charge"] != 0, candidates["vertex"] == 0, candidates["vertex"] < 0)
+        eligible = ak.where(
+            product["charge"] != 0, candidates["vertex"] == 0, candidates["vertex"] < 0
+        )
         distance = ak.where(eligible & ~mask, distance, np.inf)
         nearest = ak.min(distance, axis=1)
         mask = mask | ak.fill_none((distance == nearest) & (distance < 0.1), False)

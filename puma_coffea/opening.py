@@ -93,7 +93,9 @@ def count_events(path: str | PathLike[str]) -> int:
         except NotDelphesFile:
             raise
         except (*_DAMAGE, uproot.DeserializationError) as error:
-            msg = f"{name} is damaged ({_first_line(error)}); it was probably not copied completely."
+            msg = (
+                f"{name} is damaged ({_first_line(error)}); it was probably not copied completely."
+            )
             raise NotDelphesFile(msg) from error
 
 

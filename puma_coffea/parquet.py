@@ -78,9 +78,9 @@ def _read(path: Paths, needed: tuple[str, ...], optional: tuple[str, ...]) -> ak
 
 
 def _expand(path: Paths) -> list[str]:
-    given = [path] if isinstance(path, (str, PathLike)) else list(path)
+    given = [path] if isinstance(path, (str, PathLike)) else path
     names: list[str] = []
-    for each in map(fspath, given):
+    for each in (fspath(one) for one in given):
         found = sorted(glob(each)) if has_magic(each) else [each]
         if not found:
             msg = f"No file matches {each!r}."

@@ -109,7 +109,9 @@ def _from_gen_missing(events: ak.Array) -> ak.Array:
 
 def _boson(events: ak.Array) -> tuple[ak.Array, ak.Array]:
     if "Particle" not in events.fields:
-        none = ak.mask(momentum2d(np.zeros(len(events)), np.zeros(len(events))), np.zeros(len(events), bool))
+        none = ak.mask(
+            momentum2d(np.zeros(len(events)), np.zeros(len(events))), np.zeros(len(events), bool)
+        )
         empty = ak.unflatten(np.zeros(0), np.zeros(len(events), np.int64))
         return none, momentum4d(empty, empty, empty, empty)
     particles = events["Particle"]

@@ -46,7 +46,7 @@ def method(name: str) -> Weigher:
     >>> from puma_coffea import candidates, method, met, open_events, sample_path
     >>> pf = candidates(open_events(sample_path("zvv_pu140")))
     >>> float(round(met(pf, method("puppi")(pf)).pt[0], 1))
-    39.3
+    41.2
     """
     if name in _REGISTERED:
         return _Checked(name, _REGISTERED[name])

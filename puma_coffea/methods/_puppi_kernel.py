@@ -71,7 +71,9 @@ def _region_weights(
     cone, uses_charged = region[CONE], region[USES_CHARGED] > 0
     reach_low, reach_high = _reach(region, reference_eta_max)
     members = np.flatnonzero(
-        (np.abs(eta) >= reach_low) & (np.abs(eta) < reach_high) & ((vertex == 0) | (not uses_charged))
+        (np.abs(eta) >= reach_low)
+        & (np.abs(eta) < reach_high)
+        & ((vertex == 0) | (not uses_charged))
     )
     n_eta, n_phi = grid_shape(cone)
     first, pt2, etas, phis = build_cells(pt, eta, phi, members, n_eta, n_phi)

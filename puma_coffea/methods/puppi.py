@@ -113,8 +113,8 @@ def puppi(candidates: ak.Array, parameters: PuppiParameters = PRESETS["tuned"]) 
     --------
     >>> from puma_coffea import candidates, open_events, sample_path
     >>> weights = puppi(candidates(open_events(sample_path("zvv_pu140"))))
-    >>> weights.type.show()
-    12 * var * float32
+    >>> str(weights.type)
+    '12 * var * float32'
     """
     return weigh(candidates, partial(_weights, parameters=parameters))
 
