@@ -10,6 +10,10 @@ import typer
 from rich.console import Console
 
 from puma_coffea.exceptions import PumaCoffeaError
+from puma_coffea.tables import summary_tables
+
+# As in puma_coffea.processors, which imports coffea: too heavy for --help.
+DEFAULT_METHODS = ("none", "chs", "softkiller", "puppi", "truth")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -21,15 +25,83 @@ def _root() -> None:
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option(help="Folder for the plot.")] = Path("demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the result.")] = Path("demo"),
+    workers: Annotated[int, typer.Option(help="Processes.")] = 2,
 ) -> None:
-    """Compare the methods on real events that travel with the package."""
-    from puma_coffea.demo import compare, draw, table
+    """Run every method on real events that travel with the package, and write a report."""
+    from puma_coffea.reporting import write_report
+    from puma_coffea.running import run as run_files
+    from puma_coffea.sample import demo_fileset
 
     console = Console()
-    results = compare()
-    console.print(table(results))
-    console.print(f"Plot: {draw(results, output)}")
+    with demo_fileset() as fileset:
+        result = run_files([fileset], output, executor="futures", workers=workers, chunksize=20)
+    for table in summary_tables(result):
+        console.print(table)
+    console.print(f"Report: {write_report(result, output / 'report')}", highlight=False)
+
+
+@app.command()
+def run(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILES...",
+            help="ROOT or Parquet files, globs, lists (.txt) or filesets (.json); name=FILE sets the dataset.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the result.")],
+    methods: Annotated[
+        str, typer.Option(help="Methods, separated by commas; module:function for your own.")
+    ] = ",".join(DEFAULT_METHODS),
+    vertexing: Annotated[str, typer.Option(help="truth, reco or reference.")] = "truth",
+    executor: Annotated[str, typer.Option(help="iterative, futures or dask.")] = "iterative",
+    workers: Annotated[int, typer.Option(help="Processes of futures and of a local dask.")] = 2,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
+    chunksize: Annotated[int, typer.Option(help="Events per chunk, at most.")] = 200,
+    max_events: Annotated[int | None, typer.Option(help="Events per dataset, at most.")] = None,
+    skip_bad_files: Annotated[
+        bool, typer.Option("--skip-bad-files", help="Leave out what cannot be read, and say so.")
+    ] = False,
+    root: Annotated[bool, typer.Option("--root", help="Write histograms.root too.")] = False,
+) -> None:
+    """Missing momentum, dijet mass and recoil for every method, from files to an output folder."""
+    from puma_coffea.running import run as run_files
+
+    sys.path.insert(0, "")  # a user's own method stands in the current folder
+    result = run_files(
+        inputs,
+        output,
+        methods=[name.strip() for name in methods.split(",") if name.strip()],
+        vertexing=vertexing,
+        executor="dask" if scheduler else executor,
+        workers=workers,
+        scheduler=scheduler,
+        chunksize=chunksize,
+        max_events=max_events,
+        skip_bad_files=skip_bad_files,
+        root=root,
+        status=sys.stderr.isatty(),
+    )
+    console = Console()
+    for table in summary_tables(result):
+        console.print(table)
+    console.print(f"Output: {output}/   Report: puma-coffea report {output}", highlight=False)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Output folder of a run.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for the page; default FOLDER/report.")
+    ] = None,
+) -> None:
+    """Draw the figures of a run and one page that holds them all."""
+    from puma_coffea.outputs import read_output
+    from puma_coffea.reporting import write_report
+
+    target = output or (folder if folder.is_dir() else folder.parent) / "report"
+    Console().print(f"Report: {write_report(read_output(folder), target)}", highlight=False)
 
 
 def main() -> None:

@@ -33,6 +33,18 @@ class NoEvents(PumaCoffeaError, ValueError):
     """Nothing to work on: an empty file list or files without events."""
 
 
+class BadConfig(PumaCoffeaError, ValueError):
+    """A setting, fileset or option that cannot be understood."""
+
+
+class BadOutput(PumaCoffeaError, OSError):
+    """A folder that cannot be written, or that holds no output of a run."""
+
+
+class NoScheduler(PumaCoffeaError, OSError):
+    """A dask scheduler that does not answer."""
+
+
 class NotParquetSample(PumaCoffeaError, OSError):
     """A path that is no Parquet file of the documented layout."""
 

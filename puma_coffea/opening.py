@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import struct
 import zlib
 from os import PathLike, fspath
@@ -13,8 +14,13 @@ from puma_coffea.exceptions import NoEvents, NotDelphesFile
 
 TREE = "Delphes"
 
-# What uproot raises on files that are cut off or damaged, besides its own DeserializationError.
-_DAMAGE = (OSError, ValueError, EOFError, IndexError, KeyError, struct.error, zlib.error)
+
+def unreadable() -> tuple[type[Exception], ...]:
+    """What uproot and pyarrow raise on files that are cut off or damaged."""
+    import uproot
+
+    formats = (struct.error, zlib.error, lzma.LZMAError, uproot.DeserializationError)
+    return (OSError, ValueError, EOFError, IndexError, KeyError, AssertionError, *formats)
 
 
 def open_events(
@@ -76,9 +82,9 @@ def count_events(path: str | PathLike[str]) -> int:
     except FileNotFoundError:
         msg = f"There is no file {name}."
         raise NotDelphesFile(msg) from None
-    except (*_DAMAGE, uproot.DeserializationError) as error:
+    except unreadable() as error:
         msg = (
-            f"{name} cannot be read as a ROOT file ({_first_line(error)}); "
+            f"{name} cannot be read as a ROOT file ({first_line(error)}); "
             "check that it is one and was copied completely."
         )
         raise NotDelphesFile(msg) from error
@@ -92,13 +98,14 @@ def count_events(path: str | PathLike[str]) -> int:
             return int(file[TREE].num_entries)
         except NotDelphesFile:
             raise
-        except (*_DAMAGE, uproot.DeserializationError) as error:
+        except unreadable() as error:
             msg = (
-                f"{name} is damaged ({_first_line(error)}); it was probably not copied completely."
+                f"{name} is damaged ({first_line(error)}); it was probably not copied completely."
             )
             raise NotDelphesFile(msg) from error
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What an exception says, in one line."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__

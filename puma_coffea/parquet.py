@@ -8,7 +8,8 @@ describes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from glob import glob, has_magic
 from os import PathLike, fspath
 from typing import Any
@@ -37,6 +38,11 @@ def read_candidates(path: Paths) -> ak.Array:
 def read_truth(path: Paths) -> ak.Array:
     """Truth of a Parquet sample (path, glob or list of them), as from ``truth()``."""
     return truth_of(_read(path, _TRUTH, (*_BOSON, *_GENJETS, "y")))
+
+
+def is_sample_rows(events: ak.Array) -> bool:
+    """Whether these events are rows of a Parquet sample and not NanoEvents of a detector."""
+    return all(name in events.fields for name in (*_CANDIDATES, *_TRUTH))
 
 
 def candidates_of(rows: ak.Array) -> ak.Array:
@@ -92,7 +98,22 @@ def _expand(path: Paths) -> list[str]:
     return names
 
 
+def count_rows(path: str | PathLike[str]) -> int:
+    """Number of events of a Parquet sample, after checking that it is one."""
+    with _opened(fspath(path), (*_CANDIDATES, *_TRUTH)) as file:
+        return int(file.metadata.num_rows)
+
+
 def _read_one(name: str, needed: tuple[str, ...], optional: tuple[str, ...]) -> ak.Array:
+    with _opened(name, needed) as file:
+        present = set(file.schema_arrow.names)
+        columns = [column for column in (*needed, *optional) if column in present]
+        return ak.from_arrow(file.read(columns))
+
+
+@contextmanager
+def _opened(name: str, needed: tuple[str, ...]) -> Iterator[Any]:
+    """A Parquet file that has the needed columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -101,10 +122,12 @@ def _read_one(name: str, needed: tuple[str, ...], optional: tuple[str, ...]) -> 
             present = set(file.schema_arrow.names)
             missing = [column for column in needed if column not in present]
             if missing:
-                msg = f"{name} lacks the column(s) {', '.join(missing)}; it has {', '.join(sorted(present))}."
+                msg = (
+                    f"{name} lacks the column(s) {', '.join(missing)}; "
+                    f"it has {', '.join(sorted(present))}."
+                )
                 raise NotParquetSample(msg)
-            columns = [column for column in (*needed, *optional) if column in present]
-            return ak.from_arrow(file.read(columns))
+            yield file
     except FileNotFoundError:
         msg = f"There is no file {name}."
         raise NotParquetSample(msg) from None

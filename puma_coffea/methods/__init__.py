@@ -33,8 +33,8 @@ def method(name: str) -> Weigher:
     ----------
     name
         ``"none"``, ``"chs"``, ``"puppi"`` (preset ``tuned``), ``"puppi:delphes-phase2"``,
-        ``"puppi:cms-phase2"``, ``"puppi:cms-run2"``, ``"softkiller"``, ``"truth"``, or a
-        registered name.
+        ``"puppi:cms-phase2"``, ``"puppi:cms-run2"``, ``"softkiller"``, ``"truth"``, a
+        registered name, or ``"module:function"`` for a function of an importable module.
 
     Raises
     ------
@@ -59,8 +59,22 @@ def method(name: str) -> Weigher:
         if not preset:
             function: Weigher = getattr(module, base)
             return function
+    elif preset:
+        return _Checked(name, _imported(base, preset))
     msg = f"There is no method {name!r}; known are {', '.join(method_names())}."
     raise UnknownMethod(msg)
+
+
+def _imported(module: str, name: str) -> Weigher:
+    try:
+        function: Weigher = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        msg = (
+            f"There is no method '{module}:{name}' ({error}); known are {', '.join(method_names())}, "
+            "and 'module:function' for a function that can be imported."
+        )
+        raise UnknownMethod(msg) from error
+    return function
 
 
 def method_names() -> list[str]:

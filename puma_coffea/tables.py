@@ -1,0 +1,75 @@
+"""The table of a run: one row per method, response beside every width."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rich.table import Table
+
+#: Heading, and the number with its error, of each column after the method's name.
+COLUMNS = (
+    ("pTmiss width (GeV)", lambda row: component_width(row)),
+    ("half of 68 % (GeV)", lambda row: (_both(row, "half_68"), None)),
+    ("bias x, y (GeV)", lambda row: f"{row['met_x']['mean']:+.1f}, {row['met_y']['mean']:+.1f}"),
+    ("response", lambda row: (row["recoil"]["response"], None)),
+    ("corrected U_perp (GeV)", lambda row: _pair(row["recoil"], "resolution")),
+    ("dijet mass width (GeV)", lambda row: _pair(row["dijet_mass"], "width")),
+    ("jet response width", lambda row: _pair(row["jet_response"], "width")),
+    ("pile-up jets", lambda row: (row["pileup_jets"]["mean"], row["pileup_jets"]["mean_error"])),
+)
+
+#: The first columns, as they fit into a terminal of 80 characters.
+SHORT = ("pTmiss width", "half 68 %", "bias x, y", "response", "corr. U_perp")
+
+
+def component_width(row: dict[str, Any]) -> tuple[float, float]:
+    """Width of the pTmiss residual per component, from x and y together, and its error (GeV)."""
+    x, y = row["met_x"], row["met_y"]
+    width = _both(row, "width")
+    if not width > 0:
+        return width, math.nan
+    error = math.hypot(x["width"] * x["width_error"], y["width"] * y["width_error"]) / (2 * width)
+    return width, error
+
+
+def rows(result: dict[str, Any], dataset: str) -> list[tuple[str, ...]]:
+    """The table's cells as text: method, then the columns."""
+    found = []
+    for method, row in result["summary"][dataset].items():
+        found.append((method, *(_text(value(row)) for _, value in COLUMNS)))
+    return found
+
+
+def summary_tables(result: dict[str, Any]) -> list[Table]:
+    """A rich table for each dataset, of the columns that fit into a terminal."""
+    tables = []
+    for dataset in result["summary"]:
+        events = result["record"].get(dataset, {}).get("events", 0)
+        table = Table(title=f"{dataset}: {events} events (GeV)")
+        table.add_column("method", no_wrap=True)
+        for heading in SHORT:
+            table.add_column(heading, justify="right", no_wrap=True)
+        for row in rows(result, dataset):
+            table.add_row(*row[: len(SHORT) + 1])
+        tables.append(table)
+    return tables
+
+
+def _both(row: dict[str, Any], name: str) -> float:
+    return math.sqrt((row["met_x"][name] ** 2 + row["met_y"][name] ** 2) / 2)
+
+
+def _pair(entry: dict[str, Any], name: str) -> tuple[float, float]:
+    return entry[name], entry[f"{name}_error"]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    number, error = value
+    if number is None or not math.isfinite(number):
+        return "-"
+    digits = 1 if abs(number) >= 10 else 2
+    text = f"{number:.{digits}f}"
+    return text if error is None or not math.isfinite(error) else f"{text} ± {error:.{digits}f}"
