@@ -20,6 +20,11 @@ from coffea.processor import CheckpointerABC
 import puma_coffea
 from puma_coffea.methods import Weigher
 
+# Named one by one: the schema adds entries of its own to the metadata while a chunk is read.
+_KEY = (
+    "dataset", "filename", "treename", "fileuuid", "entrystart", "entrystop", "gold_standard_of",
+)  # fmt: skip
+
 
 class Checkpoints(CheckpointerABC):  # type: ignore[misc]
     """A folder of finished chunks.
@@ -38,7 +43,7 @@ class Checkpoints(CheckpointerABC):  # type: ignore[misc]
 
     def path(self, metadata: dict[str, Any]) -> Path:
         """File of one chunk."""
-        key = json.dumps({**metadata, "settings": self.settings}, sort_keys=True, default=str)
+        key = json.dumps([self.settings, *(metadata.get(name) for name in _KEY)], default=str)
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.chunk"
 
     def load(self, metadata: dict[str, Any], processor_instance: Any) -> Any:

@@ -25,7 +25,9 @@ def _root() -> None:
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the result.")] = Path("demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the result.")] = Path(
+        "demo"
+    ),
     workers: Annotated[int, typer.Option(help="Processes.")] = 2,
 ) -> None:
     """Run every method on real events that travel with the package, and write a report."""
@@ -93,7 +95,8 @@ def run(
 def report(
     folder: Annotated[Path, typer.Argument(help="Output folder of a run.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for the page; default FOLDER/report.")
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for the page; default FOLDER/report."),
     ] = None,
 ) -> None:
     """Draw the figures of a run and one page that holds them all."""

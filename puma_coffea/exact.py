@@ -8,8 +8,11 @@ to run and from chunk size to chunk size; here each term is turned into an integ
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from typing import Any, Self
+
+Key = tuple[Any, ...]
 
 # Every double above 2^-204 in size is a whole number of these; smaller ones are rounded alike.
 UNIT_EXPONENT = 256
@@ -20,11 +23,11 @@ class ExactSums:
     """Exact sums, each under a key; adding two of them merges key by key.
 
     >>> a, b = ExactSums(), ExactSums()
-    >>> a.add(["x", "y"], [0.1, 1e16])
-    >>> b.add(["x", "y"], [0.2, 1.0])
-    >>> (a + b).value("y") - 1e16
+    >>> a.add([("x",), ("y",)], [0.1, 1e16])
+    >>> b.add([("x",), ("y",)], [0.2, 1.0])
+    >>> (a + b).value(("y",)) - 1e16
     0.0
-    >>> (a + b).fraction("y") - 10**16
+    >>> (a + b).fraction(("y",)) - 10**16
     Fraction(1, 1)
     >>> a + b == b + a
     True
@@ -33,27 +36,27 @@ class ExactSums:
     __slots__ = ("_sums",)
 
     def __init__(self) -> None:
-        self._sums: dict[Hashable, int] = {}
+        self._sums: dict[Key, int] = {}
 
-    def add(self, keys: Iterable[Hashable], values: Iterable[float]) -> None:
+    def add(self, keys: Iterable[Key], values: Iterable[float]) -> None:
         """Add each finite value to the sum under its key."""
         sums = self._sums
         for key, value in zip(keys, values, strict=True):
             sums[key] = sums.get(key, 0) + int(math.ldexp(value, UNIT_EXPONENT))
 
-    def fraction(self, key: Hashable) -> Fraction:
+    def fraction(self, key: Key) -> Fraction:
         """The sum under a key, exactly; 0 where nothing was added."""
         return Fraction(self._sums.get(key, 0), _UNIT)
 
-    def value(self, key: Hashable) -> float:
+    def value(self, key: Key) -> float:
         """The sum under a key, rounded once."""
         return float(self.fraction(key))
 
-    def keys(self) -> Iterable[Hashable]:
+    def __iter__(self) -> Iterator[Key]:
         """Keys that something was added to."""
-        return self._sums.keys()
+        return iter(self._sums)
 
-    def __iadd__(self, other: ExactSums) -> ExactSums:
+    def __iadd__(self, other: ExactSums) -> Self:
         sums = self._sums
         for key, value in other._sums.items():
             sums[key] = sums.get(key, 0) + value
@@ -70,10 +73,10 @@ class ExactSums:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __getstate__(self) -> dict[Hashable, int]:
+    def __getstate__(self) -> dict[Key, int]:
         return self._sums
 
-    def __setstate__(self, state: dict[Hashable, int]) -> None:
+    def __setstate__(self, state: dict[Key, int]) -> None:
         self._sums = state
 
     def __repr__(self) -> str:

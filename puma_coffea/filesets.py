@@ -58,7 +58,7 @@ def read_fileset(inputs: Iterable[str]) -> dict[str, Dataset]:
 
 def _add(datasets: dict[str, Dataset], text: str) -> None:
     name, separator, path = text.partition("=")
-    if not separator or "/" in name or "://" in text.split("=")[0]:
+    if not separator or "/" in name or "://" in text.split("=", maxsplit=1)[0]:
         name, path = DEFAULT_DATASET, text
     if path.endswith(".json"):
         for key, dataset in _read_json(path).items():

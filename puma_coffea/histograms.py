@@ -34,15 +34,21 @@ def _build(quantity: Quantity, sums: Mapping[str, ExactSums], methods: Sequence[
     ]
     if quantity.against_boson:
         # The open last bin is the axis's overflow.
-        axes.append(hist.axis.Variable(BOSON_PT_EDGES, name="boson_pt", label="true boson pT (GeV)"))
+        axes.append(
+            hist.axis.Variable(BOSON_PT_EDGES, name="boson_pt", label="true boson pT (GeV)")
+        )
     label = f"{quantity.label} ({quantity.unit})" if quantity.unit else quantity.label
-    axes.append(hist.axis.Regular(quantity.bins, quantity.low, quantity.high, name=quantity.name, label=label))
+    axes.append(
+        hist.axis.Regular(
+            quantity.bins, quantity.low, quantity.high, name=quantity.name, label=label
+        )
+    )
     histogram = hist.Hist(*axes, storage=hist.storage.Weight())
     view = histogram.view(flow=True)
     places = {name: i for i, name in enumerate(methods)}
     for d, dataset in enumerate(sorted(sums)):
-        for key in sums[dataset].keys():
-            kind, method, *rest = key  # type: ignore[misc]
+        for key in sums[dataset]:
+            kind, method, *rest = key
             if kind not in ("count", "variance") or rest[0] != quantity.name:
                 continue
             _, b, c = rest

@@ -99,9 +99,7 @@ def count_events(path: str | PathLike[str]) -> int:
         except NotDelphesFile:
             raise
         except unreadable() as error:
-            msg = (
-                f"{name} is damaged ({first_line(error)}); it was probably not copied completely."
-            )
+            msg = f"{name} is damaged ({first_line(error)}); it was probably not copied completely."
             raise NotDelphesFile(msg) from error
 
 

@@ -44,9 +44,13 @@ QUANTITIES = (
     # Fine bins: the central 68 % is read off the histogram, plots merge them.
     Quantity("met_x", r"$\hat{p}_x^\mathrm{miss} - p_x^\mathrm{miss}$", 1200, -300, 300),
     Quantity("met_y", r"$\hat{p}_y^\mathrm{miss} - p_y^\mathrm{miss}$", 1200, -300, 300),
-    Quantity("met", r"$\hat{p}_\mathrm{T}^\mathrm{miss} - p_\mathrm{T}^\mathrm{miss}$", 1200, -300, 300),
+    Quantity(
+        "met", r"$\hat{p}_\mathrm{T}^\mathrm{miss} - p_\mathrm{T}^\mathrm{miss}$", 1200, -300, 300
+    ),
     Quantity("dijet_mass", r"$\hat{m}_{jj} - m_{jj}$", 1600, -2000, 2000),
-    Quantity("jet_response", r"leading jet $\hat{p}_\mathrm{T} / p_\mathrm{T}$", 800, 0, 4, unit=""),
+    Quantity(
+        "jet_response", r"leading jet $\hat{p}_\mathrm{T} / p_\mathrm{T}$", 800, 0, 4, unit=""
+    ),
     Quantity("pileup_jets", "pile-up jets above 30 GeV", 40, -0.5, 39.5, unit=""),
     Quantity("u_parallel", r"$U_\parallel$", 240, -600, 600, against_boson=True),
     Quantity("u_perpendicular", r"$U_\perp$", 240, -300, 300, against_boson=True),

@@ -15,7 +15,7 @@ import numpy as np
 from puma_coffea.exceptions import MissingExtra
 from puma_coffea.outputs import prepare_folder
 from puma_coffea.quantities import QUANTITIES, Quantity
-from puma_coffea.tables import COLUMNS, component_width, rows
+from puma_coffea.tables import COLUMNS, rows
 
 # Okabe and Ito's palette, told apart by every kind of eye; the reference last, in grey.
 COLOURS = ("#000000", "#E69F00", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#0072B2", "#8C6D31")
@@ -23,7 +23,7 @@ GREY = "#888888"
 
 PAGE = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
 
-# Quantity, number of bins drawn, and how many half-widths of the best methods are shown.
+# Quantity and number of bins drawn.
 DISTRIBUTIONS = (("met_x", 40), ("met", 40), ("dijet_mass", 40), ("jet_response", 40))
 
 
@@ -111,9 +111,13 @@ def _figures(result: dict[str, Any], dataset: str) -> Iterator[tuple[str, str, A
     for name, bins in DISTRIBUTIONS:
         quantity = next(q for q in QUANTITIES if q.name == name)
         if any(result["summary"][dataset][m][name]["events"] > 0 for m in methods):
-            yield name, _caption(quantity), _distribution(plt, result, dataset, quantity, bins, styles)
+            yield (
+                name,
+                _caption(quantity),
+                _distribution(plt, result, dataset, quantity, bins, styles),
+            )
     caption = "Resolution of the hadronic recoil across the boson, corrected for its response, in bins of the true boson pT"
-    yield "recoil", caption, _recoil(plt, result["summary"][dataset], styles)
+    yield "recoil", caption, _recoil(plt, result["summary"][dataset], dataset, styles)
 
 
 def _caption(quantity: Quantity) -> str:
@@ -126,7 +130,12 @@ def _caption(quantity: Quantity) -> str:
 
 
 def _distribution(
-    plt: Any, result: dict[str, Any], dataset: str, quantity: Quantity, bins: int, styles: dict[str, Any]
+    plt: Any,
+    result: dict[str, Any],
+    dataset: str,
+    quantity: Quantity,
+    bins: int,
+    styles: dict[str, Any],
 ) -> Any:
     import mplhep
 
@@ -141,15 +150,23 @@ def _distribution(
         merged = values.reshape(-1, step).sum(axis=1) / values.sum()
         entry = numbers[method]
         unit = f" {quantity.unit}" if quantity.unit else ""
-        label = f"{method}: {entry['mean']:.3g} ± {entry['width']:.3g}{unit}"
+        digits = 1 if quantity.unit else 2
+        label = f"{method}: {entry['mean']:.{digits}f} ± {entry['width']:.{digits}f}{unit}"
         inside = slice(*np.searchsorted(edges[0], edges[1]))
         mplhep.histplot(
-            merged[inside], edges[0][inside.start : inside.stop + 1], ax=axes, label=label, yerr=False, **style
+            merged[inside],
+            edges[0][inside.start : inside.stop + 1],
+            ax=axes,
+            label=label,
+            yerr=False,
+            **style,
         )
     label = f"{quantity.label} [{quantity.unit}]" if quantity.unit else quantity.label
     axes.set(xlabel=label, ylabel="fraction of events", xlim=edges[1])
     axes.set_ylim(0, axes.get_ylim()[1] * 1.45)
-    axes.legend(frameon=False, fontsize=9, ncols=2, title="mean ± width", title_fontsize=9, loc="upper left")
+    axes.legend(
+        frameon=False, fontsize=9, ncols=2, title="mean ± width", title_fontsize=9, loc="upper left"
+    )
     axes.set_title(dataset, loc="right", fontsize=10)
     return figure
 
@@ -158,37 +175,44 @@ def _binning(quantity: Quantity, halves: list[float], bins: int) -> tuple[int, A
     """Number of fine cells per drawn bin; all drawn edges and the range that is shown."""
     known = sorted(h for h in halves if math.isfinite(h) and h > 0)
     if quantity.low < 0:
-        reach = 3 * known[len(known) // 2] if known else quantity.high
+        reach = 4 * known[len(known) // 3] if known else quantity.high
         low, high = -min(reach, quantity.high), min(reach, quantity.high)
     else:
         low, high = quantity.low, quantity.high / 2
     cell = (quantity.high - quantity.low) / quantity.bins
     wanted = max(1, round((high - low) / bins / cell))
-    step = min((d for d in range(1, quantity.bins + 1) if quantity.bins % d == 0), key=lambda d: abs(d - wanted))
+    step = min(
+        (d for d in range(1, quantity.bins + 1) if quantity.bins % d == 0),
+        key=lambda d: abs(d - wanted),
+    )
     edges = np.linspace(quantity.low, quantity.high, quantity.bins // step + 1)
     inside = edges[(edges >= low - 1e-9) & (edges <= high + 1e-9)]
     return step, (edges, (inside[0], inside[-1]))
 
 
-def _recoil(plt: Any, table: dict[str, Any], styles: dict[str, Any]) -> Any:
+def _recoil(plt: Any, table: dict[str, Any], dataset: str, styles: dict[str, Any]) -> Any:
     figure, axes = plt.subplots(figsize=(6.4, 4.8), layout="constrained")
     shift = np.linspace(-0.15, 0.15, len(styles))
-    top = 0.0
+    tops = []
     for offset, (method, style) in zip(shift, styles.items(), strict=True):
         bins = [b for b in table[method]["recoil_bins"] if b["events"] >= 3 and b["resolution"] > 0]
         if not bins:
             continue
         high = [b["high"] if math.isfinite(b["high"]) else 2 * b["low"] for b in bins]
-        centre = [(b["low"] + h) / 2 + offset * (h - b["low"]) for b, h in zip(bins, high, strict=True)]
+        centre = [
+            (b["low"] + h) / 2 + offset * (h - b["low"]) for b, h in zip(bins, high, strict=True)
+        ]
         axes.errorbar(
             centre, [b["resolution"] for b in bins], [b["resolution_error"] for b in bins],
             marker="o", markersize=4, linewidth=1.2, capsize=2,
             label=f"{method} (response {table[method]['recoil']['response']:.2f})", **style,
         )  # fmt: skip
-        top = max(top, *(b["resolution"] for b in bins))
+        tops.append(max(b["resolution"] + b["resolution_error"] for b in bins))
     axes.set(xlabel="true boson $p_\\mathrm{T}$ [GeV]", ylabel="corrected RMS of $U_\\perp$ [GeV]")
-    axes.set_ylim(0, 1.4 * top if top else 1)
-    axes.legend(frameon=False, fontsize=9, ncols=2, loc="upper left")
+    # Methods without real mitigation may run out of the frame; the good ones must be told apart.
+    axes.set_ylim(0, min(1.4 * max(tops), 5 * sorted(tops)[len(tops) // 3]) if tops else 1)
+    axes.set_title(dataset, loc="right", fontsize=10)
+    axes.legend(fontsize=9, ncols=2, loc="upper left", framealpha=0.85, edgecolor="none")
     return figure
 
 
@@ -204,6 +228,3 @@ def _pyplot() -> Any:
 
     plt.close("all")
     return plt
-
-
-__all__ = ["component_width", "write_report"]

@@ -100,7 +100,9 @@ def recoil_in(sums: ExactSums, method: str, b: int) -> Recoil:
         return Recoil(low, high, n, float(pt), 0.0, NAN, NAN, NAN, NAN)
     alpha = -pt / parallel
     closure = float((pt + Fraction(float(alpha)) * parallel) / pt)
-    second, fourth = (sums.fraction(("moment", method, "u_perpendicular", b, k)) / total for k in (2, 4))
+    second, fourth = (
+        sums.fraction(("moment", method, "u_perpendicular", b, k)) / total for k in (2, 4)
+    )
     rms, error = _width(n, second, fourth)
     return Recoil(
         low, high, n, float(pt), float(1 / alpha), float(alpha), closure,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import logging
 import math
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from coffea.processor import (
     DaskExecutor,
@@ -21,6 +24,7 @@ from coffea.processor import (
 )
 from coffea.processor.executor import WorkItem
 
+from puma_coffea import exceptions
 from puma_coffea.checkpoints import Checkpoints, settings_hash
 from puma_coffea.exceptions import BadConfig, NoEvents, NoScheduler, PumaCoffeaError
 from puma_coffea.filesets import Dataset, is_parquet, read_fileset
@@ -105,7 +109,7 @@ def run(
     with _executor(executor, workers, scheduler, client, status) as engine:
         raw = _process(plan.items, processor, engine, checkpoints)
     raw["record"] = accumulate([raw["record"], plan.lost])
-    result = processor.postprocess(raw)
+    result: dict[str, Any] = processor.postprocess(raw)
     write_output(result, folder, root=root)
     return result
 
@@ -164,7 +168,7 @@ def _chunks(
 ) -> Iterator[WorkItem]:
     pieces = math.ceil(events / chunksize)
     bounds = [events * i // pieces for i in range(pieces + 1)] if pieces else []
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         yield WorkItem(
             name, file, dataset.files[file], start, stop, _uuid(file), dict(dataset.metadata)
         )
@@ -184,27 +188,35 @@ def _process(
 
     from puma_coffea.schema import DelphesSchema
 
-    raw = None
+    parts = []
     for format_, schema in (("root", DelphesSchema), ("parquet", BaseSchema)):
         mine = [item for item in items if is_parquet(item.filename) == (format_ == "parquet")]
         if not mine:
             continue
         runner = Runner(engine, schema=schema, format=format_, checkpointer=checkpoints)
         try:
-            found = runner.run(mine, processor_instance=processor)
+            found = runner(mine, processor)
         except Exception as error:
             raise _own_refusal(error) from error
-        raw = accumulate([found["out"] if "out" in found else found], raw)
-    assert raw is not None  # plan_chunks gives at least one item
-    return raw  # type: ignore[no-any-return]
+        parts.append({name: found[name] for name in ("sums", "record")})
+    merged: dict[str, Any] = accumulate(parts)
+    return merged
 
 
 def _own_refusal(error: BaseException) -> BaseException:
-    """The package's own sentence inside the executor's exception, else the exception itself."""
+    """The package's own sentence inside the executor's exception, else the exception itself.
+
+    coffea wraps what a processor raises into ``Exception("... The error was: Kind('...').")``;
+    the cause itself does not survive the way from another process.
+    """
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, PumaCoffeaError):
             return seen
+        wrapped = re.search(r"The error was: (\w+)\((.*)\)\.$", str(seen), re.DOTALL)
+        kind = getattr(exceptions, wrapped[1], None) if wrapped else None
+        if wrapped and kind is not None:
+            return cast(PumaCoffeaError, kind(ast.literal_eval(wrapped[2])))
         seen = seen.__cause__ or seen.__context__
     return error
 
@@ -236,5 +248,7 @@ def _dask_client(workers: int, scheduler: str | None) -> Any:
     try:
         return Client(scheduler, timeout="10s")
     except (OSError, ValueError, TimeoutError) as error:
-        msg = f"No dask scheduler answers at {scheduler} within 10 s ({error}); is the address right?"
+        msg = (
+            f"No dask scheduler answers at {scheduler} within 10 s ({error}); is the address right?"
+        )
         raise NoScheduler(msg) from error

@@ -7,20 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
-#: Heading, and the number with its error, of each column after the method's name.
-COLUMNS = (
-    ("pTmiss width (GeV)", lambda row: component_width(row)),
-    ("half of 68 % (GeV)", lambda row: (_both(row, "half_68"), None)),
-    ("bias x, y (GeV)", lambda row: f"{row['met_x']['mean']:+.1f}, {row['met_y']['mean']:+.1f}"),
-    ("response", lambda row: (row["recoil"]["response"], None)),
-    ("corrected U_perp (GeV)", lambda row: _pair(row["recoil"], "resolution")),
-    ("dijet mass width (GeV)", lambda row: _pair(row["dijet_mass"], "width")),
-    ("jet response width", lambda row: _pair(row["jet_response"], "width")),
-    ("pile-up jets", lambda row: (row["pileup_jets"]["mean"], row["pileup_jets"]["mean_error"])),
-)
-
 #: The first columns, as they fit into a terminal of 80 characters.
-SHORT = ("pTmiss width", "half 68 %", "bias x, y", "response", "corr. U_perp")
+SHORT = ("pTmiss width", "half 68 %", "bias x, y", "response", "U_perp")
 
 
 def component_width(row: dict[str, Any]) -> tuple[float, float]:
@@ -73,3 +61,16 @@ def _text(value: Any) -> str:
     digits = 1 if abs(number) >= 10 else 2
     text = f"{number:.{digits}f}"
     return text if error is None or not math.isfinite(error) else f"{text} ± {error:.{digits}f}"
+
+
+#: Heading, and the number with its error, of each column after the method's name.
+COLUMNS = (
+    ("pTmiss width (GeV)", component_width),
+    ("half of 68 % (GeV)", lambda row: (_both(row, "half_68"), None)),
+    ("bias x, y (GeV)", lambda row: f"{row['met_x']['mean']:+.1f}, {row['met_y']['mean']:+.1f}"),
+    ("response", lambda row: (row["recoil"]["response"], None)),
+    ("corrected U_perp (GeV)", lambda row: _pair(row["recoil"], "resolution")),
+    ("dijet mass width (GeV)", lambda row: _pair(row["dijet_mass"], "width")),
+    ("jet response width", lambda row: _pair(row["jet_response"], "width")),
+    ("pile-up jets", lambda row: (row["pileup_jets"]["mean"], row["pileup_jets"]["mean_error"])),
+)

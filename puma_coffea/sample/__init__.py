@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from puma_coffea.exceptions import NoEvents
 
@@ -27,7 +28,9 @@ def sample_path(name: str) -> str:
     """
     path = FOLDER / (name if name.endswith(".parquet") else f"{name}.root")
     if not path.is_file():
-        known = ", ".join(sorted(p.stem if p.suffix == ".root" else p.name for p in FOLDER.glob("*_pu*")))
+        known = ", ".join(
+            sorted(p.stem if p.suffix == ".root" else p.name for p in FOLDER.glob("*_pu*"))
+        )
         msg = f"There is no embedded sample {name!r}; choose one of {known}."
         raise NoEvents(msg)
     return str(path)
@@ -36,7 +39,7 @@ def sample_path(name: str) -> str:
 @contextmanager
 def demo_fileset() -> Iterator[str]:
     """Path of a coffea fileset of the Parquet samples, each with its gold standard."""
-    fileset = {}
+    fileset: dict[str, Any] = {}
     for process in ("zvv", "vbfhinv"):
         dataset, gold = f"{process}_pu140", f"{process}_pu0"
         fileset[dataset] = {"files": [sample_path(f"{dataset}.parquet")]}
