@@ -7,6 +7,10 @@ no part.
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import awkward as ak
@@ -19,6 +23,8 @@ from puma_coffea.truth import momentum2d, momentum4d
 JET_RADIUS = 0.4
 JET_PT_MIN = 20.0
 MATCH_RADIUS = 0.2  # half of the jet radius
+
+_banner_shown: set[bool] = set()
 
 
 def met(candidates: ak.Array, weights: ak.Array) -> ak.Array:
@@ -121,10 +127,31 @@ def jets(
         empty = momenta["px"]
         return momentum4d(empty, empty, empty, empty)
     definition = fastjet.JetDefinition(fastjet.antikt_algorithm, radius)
-    found = fastjet.ClusterSequence(momenta, definition).inclusive_jets(min_pt)
+    with _banner_on_stderr():
+        found = fastjet.ClusterSequence(momenta, definition).inclusive_jets(min_pt)
     found = ak.Array(found, with_name="Momentum4D")
     ordered = found[ak.argsort(found.pt, axis=1, ascending=False, stable=True)]
     return momentum4d(ordered.pt, ordered.eta, ordered.phi, ordered.mass)
+
+
+@contextmanager
+def _banner_on_stderr() -> Iterator[None]:
+    """Send FastJet's request to be cited to standard error: standard output is for results.
+
+    FastJet prints it once per process, from C++, at the first clustering.
+    """
+    if _banner_shown:
+        yield
+        return
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+        _banner_shown.add(True)
 
 
 def dijet_mass(jets: ak.Array) -> ak.Array:

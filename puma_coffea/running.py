@@ -106,7 +106,7 @@ def run(
     plan = plan_chunks(datasets, chunksize, max_events, skip_bad_files)
     key = settings_hash(processor.weighers, vertexing=vertexing, skip_bad_files=skip_bad_files)
     checkpoints = Checkpoints(folder / "checkpoints", key)
-    with _executor(executor, workers, scheduler, client, status) as engine:
+    with _progress(status), _executor(executor, workers, scheduler, client, status) as engine:
         raw = _process(plan.items, processor, engine, checkpoints)
     raw["record"] = accumulate([raw["record"], plan.lost])
     result: dict[str, Any] = processor.postprocess(raw)
@@ -219,6 +219,19 @@ def _own_refusal(error: BaseException) -> BaseException:
             return cast(PumaCoffeaError, kind(ast.literal_eval(wrapped[2])))
         seen = seen.__cause__ or seen.__context__
     return error
+
+
+@contextmanager
+def _progress(status: bool) -> Iterator[None]:
+    """Progress bars on standard error, or none at all: coffea draws some whatever its flag says."""
+    from coffea.util import coffea_console
+
+    before = coffea_console.quiet, coffea_console.stderr
+    coffea_console.quiet, coffea_console.stderr = not status, True
+    try:
+        yield
+    finally:
+        coffea_console.quiet, coffea_console.stderr = before
 
 
 @contextmanager
