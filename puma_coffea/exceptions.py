@@ -45,6 +45,14 @@ class NoScheduler(PumaCoffeaError, OSError):
     """A dask scheduler that does not answer."""
 
 
+class BadModelCard(PumaCoffeaError, ValueError):
+    """A model that does not exist, or whose card cannot be used."""
+
+
+class ModelHashMismatch(PumaCoffeaError, ValueError):
+    """A model file that is not the one its card, or the sender, means."""
+
+
 class NotParquetSample(PumaCoffeaError, OSError):
     """A path that is no Parquet file of the documented layout."""
 

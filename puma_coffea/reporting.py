@@ -23,8 +23,7 @@ GREY = "#888888"
 
 PAGE = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
 
-# Quantity and number of bins drawn.
-DISTRIBUTIONS = (("met_x", 40), ("met", 40), ("dijet_mass", 40), ("jet_response", 40))
+DISTRIBUTIONS = ("met_x", "met", "dijet_mass", "jet_response")
 
 
 def write_report(result: dict[str, Any], folder: Path) -> Path:
@@ -108,13 +107,13 @@ def _figures(result: dict[str, Any], dataset: str) -> Iterator[tuple[str, str, A
     styles = {m: {"color": COLOURS[i % len(COLOURS)]} for i, m in enumerate(methods)}
     if "no pile-up" in styles:
         styles["no pile-up"] = {"color": GREY, "linestyle": "--"}
-    for name, bins in DISTRIBUTIONS:
+    for name in DISTRIBUTIONS:
         quantity = next(q for q in QUANTITIES if q.name == name)
         if any(result["summary"][dataset][m][name]["events"] > 0 for m in methods):
             yield (
                 name,
                 _caption(quantity),
-                _distribution(plt, result, dataset, quantity, bins, styles),
+                _distribution(plt, result, dataset, quantity, styles),
             )
     caption = "Resolution of the hadronic recoil across the boson, corrected for its response, in bins of the true boson pT"
     yield "recoil", caption, _recoil(plt, result["summary"][dataset], dataset, styles)
@@ -134,13 +133,13 @@ def _distribution(
     result: dict[str, Any],
     dataset: str,
     quantity: Quantity,
-    bins: int,
     styles: dict[str, Any],
 ) -> Any:
     import mplhep
 
     numbers = {m: row[quantity.name] for m, row in result["summary"][dataset].items()}
     histogram = result["histograms"][quantity.name][{"dataset": dataset}]
+    bins = 24 if max(entry["events"] for entry in numbers.values()) < 500 else 40
     step, edges = _binning(quantity, [entry["half_68"] for entry in numbers.values()], bins)
     figure, axes = plt.subplots(figsize=(6.4, 4.8), layout="constrained")
     for method, style in styles.items():
