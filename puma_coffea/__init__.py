@@ -29,12 +29,14 @@ from puma_coffea.sample import sample_path
 from puma_coffea.truth import truth
 
 if TYPE_CHECKING:
+    from puma_coffea.puma.model import Puma
     from puma_coffea.schema import DelphesSchema
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DelphesSchema",
+    "Puma",
     "candidates",
     "dijet_mass",
     "jets",
@@ -59,6 +61,10 @@ def __getattr__(name: str) -> Any:
         from puma_coffea.schema import DelphesSchema
 
         return DelphesSchema
+    if name == "Puma":
+        from puma_coffea.puma.model import Puma
+
+        return Puma
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
 

@@ -1,7 +1,7 @@
 """Methods: functions from candidates to weights, found by name.
 
-The built-in names are ``none``, ``chs``, ``puppi`` (and ``puppi:PRESET``), ``softkiller``
-and ``truth``. :func:`register_method` adds a user's own, which then works wherever a
+The built-in names are ``none``, ``chs``, ``puppi`` (and ``puppi:PRESET``), ``softkiller``,
+``puma`` (and ``puma:MODEL``) and ``truth``. :func:`register_method` adds a user's own, which then works wherever a
 method's name is taken.
 """
 
@@ -21,8 +21,8 @@ from puma_coffea.exceptions import BadWeights, UnknownMethod
 Weigher = Callable[[ak.Array], ak.Array]
 
 # Modules are imported when their method is asked for: kernels need numba.
-_BUILT_IN = ("none", "chs", "puppi", "softkiller", "truth")
-_WITH_PRESETS = ("puppi",)
+_BUILT_IN = ("none", "chs", "puppi", "softkiller", "puma", "truth")
+_WITH_PRESETS = ("puppi", "puma")
 _REGISTERED: dict[str, Weigher] = {}
 
 
@@ -33,8 +33,8 @@ def method(name: str) -> Weigher:
     ----------
     name
         ``"none"``, ``"chs"``, ``"puppi"`` (preset ``tuned``), ``"puppi:delphes-phase2"``,
-        ``"puppi:cms-phase2"``, ``"puppi:cms-run2"``, ``"softkiller"``, ``"truth"``, a
-        registered name, or ``"module:function"`` for a function of an importable module.
+        ``"puppi:cms-phase2"``, ``"puppi:cms-run2"``, ``"softkiller"``, ``"puma"``,
+        ``"puma:FOLDER"``, ``"truth"``, a registered name, or ``"module:function"`` for a function of an importable module.
 
     Raises
     ------

@@ -1,0 +1,1 @@
+"""PUMA itself: candidates into a sequence, a sequence into features, features into weights."""

@@ -1,0 +1,131 @@
+"""The model card: everything besides the numbers that a model needs, and the truth about it.
+
+``card.json`` has a strict schema: an unknown or missing key is refused by name, so that a model
+never runs with settings it was not trained with.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from puma_coffea.exceptions import BadModelCard
+
+VERSION = 1
+CARD, WEIGHTS, SCRIPT = "card.json", "weights.safetensors", "model.pt"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Ordering(_Strict):
+    """How candidates become a sequence."""
+
+    by: Literal["clusters", "pt"] = "clusters"
+    """IterativeCluster, or decreasing pT (for comparison)."""
+    size: int = Field(10, ge=2)
+    """w_clust: a cluster has fewer members."""
+    branches: int = Field(4, ge=2)
+    """k of k-means."""
+
+
+class Tokens(_Strict):
+    """Which candidates the network sees (GeV); softer ones count in the features only.
+
+    A neutral that is no token gets weight 0.
+    """
+
+    neutral_pt_min: float = Field(0.0, ge=0)
+    hard_pt_min: float = Field(0.0, ge=0)
+    pileup_pt_min: float = Field(0.0, ge=0)
+
+
+class Network(_Strict):
+    """Shapes of the network, as :class:`puma_coffea.puma.network.NetworkConfig`."""
+
+    width: int = 64
+    heads: int = 4
+    layers: int = 6
+    groups: int = 6
+    band: int = 15
+    feed_forward: int = 128
+    norm: Literal["pre", "post"] = "pre"
+    norm_eps: float = 1e-5
+    dropout: float = 0.0
+
+
+class Metric(_Strict):
+    """A figure, and the command that makes it again."""
+
+    sample: str
+    quantity: str
+    value: float
+    error: float | None = None
+    command: str
+
+
+class Card(_Strict):
+    """The whole card."""
+
+    card_version: Literal[1] = VERSION
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    description: str
+    licence: str = "BSD-3-Clause"
+    inputs: tuple[str, ...] = Field(min_length=1)
+    ordering: Ordering = Ordering()
+    tokens: Tokens = Tokens()
+    network: Network
+    training: dict[str, Any] = {}
+    """Samples, events, settings and command of the training; empty if untrained."""
+    metrics: tuple[Metric, ...] = ()
+    hashes: dict[str, str] = {}
+    """SHA-256 of the other files of the model's folder."""
+
+    @field_validator("inputs")
+    @classmethod
+    def _known_inputs(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        from puma_coffea.puma.features import FEATURES
+
+        unknown = [name for name in names if name not in FEATURES]
+        if unknown:
+            msg = (
+                f"unknown inputs {', '.join(unknown)}; a newer version of the package may know them"
+            )
+            raise ValueError(msg)
+        return names
+
+    def to_json(self) -> str:
+        """The text of ``card.json``."""
+        return json.dumps(self.model_dump(mode="json"), indent=2) + "\n"
+
+    def settings(self) -> str:
+        """What decides a weight besides the numbers, as text that can be hashed."""
+        chosen = self.model_dump(mode="json", include={"inputs", "ordering", "tokens", "network"})
+        return json.dumps(chosen, sort_keys=True)
+
+
+def parse_card(text: str | bytes, where: str) -> Card:
+    """A card from its text; ``where`` names its origin in a refusal."""
+    try:
+        return Card.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"])) or "the whole card"
+        found = "" if first["type"] == "missing" else f", found {str(first['input'])[:80]!r}"
+        msg = f"{where}: {key}: {first['msg']}{found}."
+        raise BadModelCard(msg) from error
+
+
+def read_card(folder: Path) -> Card:
+    """The card of a model folder."""
+    path = folder / CARD
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{folder} is no model folder: {CARD} cannot be read ({error})."
+        raise BadModelCard(msg) from error
+    return parse_card(text, str(path))

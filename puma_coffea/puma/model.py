@@ -1,0 +1,243 @@
+"""``Puma``: a trained model as a method, from candidates to weights."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import awkward as ak
+import numpy as np
+from numpy.typing import NDArray
+
+from puma_coffea.exceptions import BadConfig, BadModelCard, ModelHashMismatch
+from puma_coffea.flat import Flat, weigh
+from puma_coffea.puma.card import CARD, SCRIPT, WEIGHTS, Card, parse_card, read_card
+from puma_coffea.puma.inputs import prepare
+
+DEFAULT = "puma"
+SHIPPED = Path(__file__).parents[1] / "models"
+
+# Engines of this process, by model and device: a model is built once, however often it travels.
+_ENGINES: dict[tuple[str, str], Any] = {}
+
+
+class Puma:
+    """Pile-up weights from a PUMA model: call it with candidates.
+
+    Neutrals get the network's estimate of the share of their energy that comes from the hard
+    collision; charged candidates get 1 or 0 by vertex, or with ``charged="model"`` the network's
+    value. An event without a pile-up track is left alone: all its weights are 1.
+
+    The object travels in a small pickle: a shipped model as name and hash, any other as its
+    card and numbers. A process that holds another version of a shipped model refuses it.
+
+    Examples
+    --------
+    >>> from puma_coffea import Puma, candidates, open_events, sample_path
+    >>> pf = candidates(open_events(sample_path("zvv_pu140")))
+    >>> weights = Puma.load()(pf)
+    >>> str(weights.type)
+    '12 * var * float32'
+    """
+
+    def __init__(
+        self,
+        card: Card,
+        weights: bytes,
+        *,
+        device: str = "auto",
+        charged: Literal["vertex", "model"] = "vertex",
+        shipped: bool = False,
+    ) -> None:
+        if charged not in ("vertex", "model"):
+            msg = f"charged must be 'vertex' or 'model', not {charged!r}."
+            raise BadConfig(msg)
+        self.card = card
+        self.device = device
+        self.charged = charged
+        self._weights = weights
+        self._shipped = shipped
+
+    @classmethod
+    def load(
+        cls,
+        name_or_path: str | os.PathLike[str] | None = None,
+        device: str = "auto",
+        charged: Literal["vertex", "model"] = "vertex",
+    ) -> Puma:
+        """A model by name, or from a folder or a TorchScript file.
+
+        Parameters
+        ----------
+        name_or_path
+            Name of a shipped model (``puma-coffea models`` lists them), a model folder (with or
+            without ``model.pt``: only its card and its numbers are read, no code runs), or a
+            ``.pt`` file that carries its card. Default: the shipped ``puma``.
+        device
+            ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``...
+        charged
+            ``"vertex"``: charged candidates get 1 or 0 by vertex. ``"model"``: the network's value.
+
+        Raises
+        ------
+        BadModelCard
+            No such model, or a card that cannot be used.
+        ModelHashMismatch
+            A file that is not the one its card was made for.
+        """
+        name = os.fspath(name_or_path) if name_or_path is not None else DEFAULT
+        path = Path(name)
+        if path.suffix == ".pt":
+            card, weights = _from_script(path)
+            return cls(card, weights, device=device, charged=charged)
+        shipped = not path.is_dir()
+        folder = SHIPPED / name if shipped else path
+        if not folder.is_dir() or os.sep in name[: len(name) * shipped]:
+            msg = (
+                f"There is no model {name!r}: it is neither a folder nor one of the shipped "
+                f"{', '.join(shipped_names()) or 'models (there are none)'}."
+            )
+            raise BadModelCard(msg)
+        card, weights = read_folder(folder)
+        return cls(card, weights, device=device, charged=charged, shipped=shipped)
+
+    @property
+    def identity(self) -> str:
+        """Hash of all that decides a weight: settings, numbers, treatment of charged candidates."""
+        return hashlib.sha256(
+            b"\0".join([self.card.settings().encode(), self._weights, self.charged.encode()])
+        ).hexdigest()
+
+    def __call__(self, candidates: ak.Array) -> ak.Array:
+        """Weights of candidates, ``var * float32`` in [0, 1]."""
+        return weigh(candidates, partial(_weights, self))
+
+    def network(self) -> Any:
+        """The model as a ``torch.nn.Module``, in evaluation mode."""
+        from safetensors.torch import load
+
+        from puma_coffea.puma.network import NetworkConfig, PumaNetwork
+
+        try:
+            config = NetworkConfig(inputs=len(self.card.inputs), **self.card.network.model_dump())
+            network = PumaNetwork(config)
+            network.load_state_dict(load(self._weights))
+        except (ValueError, RuntimeError, KeyError) as error:
+            msg = f"Model '{self.card.name}': card and numbers do not fit ({str(error).splitlines()[0]})."
+            raise BadModelCard(msg) from error
+        return network.eval()
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write ``card.json``, ``weights.safetensors`` and ``model.pt``; the folder, once complete."""
+        from puma_coffea.puma.export import script_bytes
+
+        files = {WEIGHTS: self._weights}
+        files[SCRIPT] = script_bytes(self.network(), self.card)
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        files[CARD] = self.card.model_copy(update={"hashes": hashes}).to_json().encode()
+        target = Path(folder)
+        scratch = target.with_name(f".{target.name}.{os.getpid()}")
+        scratch.mkdir(parents=True)
+        try:
+            for name, content in files.items():
+                (scratch / name).write_bytes(content)
+            target.mkdir(parents=True, exist_ok=True)
+            for name in files:
+                (scratch / name).replace(target / name)
+        finally:
+            shutil.rmtree(scratch)
+        return target
+
+    def __reduce__(self) -> Any:
+        how = (self.device, self.charged)
+        if self._shipped:
+            return _shipped_model, (self.card.name, self.identity, *how)
+        return _carried_model, (self.card.to_json(), self._weights, *how)
+
+    def __repr__(self) -> str:
+        return f"<Puma '{self.card.name}' {self.identity[:12]} on {self.device}>"
+
+
+def shipped_names() -> list[str]:
+    """Names of the models that come with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CARD}"))
+
+
+def read_folder(folder: Path) -> tuple[Card, bytes]:
+    """Card and numbers of a model folder, after checking every hash that its card gives."""
+    card = read_card(folder)
+    if WEIGHTS not in card.hashes:
+        msg = f"{folder / CARD}: hashes.{WEIGHTS} is missing."
+        raise BadModelCard(msg)
+    contents = {}
+    for name, expected in card.hashes.items():
+        path = folder / Path(name).name
+        if name == SCRIPT and not path.exists():
+            continue  # derived from the numbers; not needed to run
+        try:
+            contents[name] = path.read_bytes()
+        except OSError as error:
+            msg = f"Model '{card.name}': {path} cannot be read ({error.strerror})."
+            raise BadModelCard(msg) from error
+        if hashlib.sha256(contents[name]).hexdigest() != expected:
+            msg = (
+                f"Model '{card.name}': {path} is not the file its card was made for (another SHA-256). "
+                "It was altered or copied incompletely; get the model again."
+            )
+            raise ModelHashMismatch(msg)
+    return card, contents[WEIGHTS]
+
+
+def _from_script(path: Path) -> tuple[Card, bytes]:
+    from puma_coffea.puma.export import read_script
+
+    card, weights = read_script(path)
+    return parse_card(card, f"{path}, {CARD}"), weights
+
+
+def _shipped_model(name: str, identity: str, device: str, charged: Any) -> Puma:
+    model = Puma.load(SHIPPED / name, device=device, charged=charged)
+    model._shipped = True
+    if model.identity != identity:
+        msg = (
+            f"Model '{name}' of this worker is not the one that was sent (another hash); "
+            "install the same version of puma-coffea everywhere."
+        )
+        raise ModelHashMismatch(msg)
+    return model
+
+
+def _carried_model(card: str, weights: bytes, device: str, charged: Any) -> Puma:
+    return Puma(parse_card(card, "the model sent here"), weights, device=device, charged=charged)
+
+
+def _engine(model: Puma) -> Any:
+    from puma_coffea.puma.engine import TorchEngine, choose_device
+
+    key = (model.identity, choose_device(model.device))
+    if key not in _ENGINES:
+        _ENGINES[key] = TorchEngine(model.network(), key[1])
+    return _ENGINES[key]
+
+
+def _weights(model: Puma, flat: Flat) -> NDArray[np.float32]:
+    inputs = prepare(flat, model.card)
+    events = [inputs.event(i) for i in range(len(inputs.offsets) - 1)]
+    found = _engine(model)([x for _, x in events])
+    values = np.zeros(len(flat.pt), dtype=np.float32)
+    for (index, _), weights in zip(events, found, strict=True):
+        values[index] = weights
+    np.clip(values, 0, 1, out=values)
+    values = values if model.charged == "model" else flat.by_vertex(values)
+    return np.where(_without_pileup(flat), np.float32(1), values)
+
+
+def _without_pileup(flat: Flat) -> NDArray[np.bool_]:
+    """Mask of the candidates whose event has no pile-up track: there is nothing to remove."""
+    running = np.concatenate(([0], np.cumsum(flat.vertex > 0)))
+    tracks = running[flat.offsets[1:]] - running[flat.offsets[:-1]]
+    return np.repeat(tracks == 0, np.diff(flat.offsets))
