@@ -107,6 +107,43 @@ def report(
     Console().print(f"Report: {write_report(read_output(folder), target)}", highlight=False)
 
 
+@app.command()
+def train(
+    config: Annotated[
+        Path, typer.Argument(help="YAML file: name, data, and what differs from the preset.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder of the training; resumed if it exists.")
+    ],
+    preset: Annotated[str, typer.Option(help="default or paper.")] = "default",
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for prepared tokens; default OUTPUT/cache.")
+    ] = None,
+) -> None:
+    """Train a model; under torchrun, on several processes or GPUs."""
+    from puma_coffea.training.command import train_with_progress
+
+    best = train_with_progress(config, output, preset, cache)
+    Console().print(
+        f"Best width over tuned PUPPI: {best:.3f}   Model: puma-coffea export {output}",
+        highlight=False,
+    )
+
+
+@app.command()
+def export(
+    checkpoint: Annotated[Path, typer.Argument(help="Folder of a training, or its checkpoint.pt.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
+    metrics: Annotated[
+        Path | None, typer.Option(help="Figures for the card, from 'puma-coffea evaluate --json'.")
+    ] = None,
+) -> None:
+    """Make a model folder of a training's best parameters."""
+    from puma_coffea.training.command import export_model
+
+    Console().print(f"Model: {export_model(checkpoint, output, metrics)}", highlight=False)
+
+
 def main() -> None:
     """Run the command line; a refusal is one sentence on standard error and exit code 2."""
     try:

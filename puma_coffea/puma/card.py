@@ -6,15 +6,15 @@ never runs with settings it was not trained with.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from puma_coffea.exceptions import BadModelCard
+from puma_coffea.exceptions import BadModelCard, ModelHashMismatch
 
-VERSION = 1
 CARD, WEIGHTS, SCRIPT = "card.json", "weights.safetensors", "model.pt"
 
 
@@ -71,7 +71,7 @@ class Metric(_Strict):
 class Card(_Strict):
     """The whole card."""
 
-    card_version: Literal[1] = VERSION
+    card_version: Literal[1] = 1
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     description: str
     licence: str = "BSD-3-Clause"
@@ -83,7 +83,7 @@ class Card(_Strict):
     """Samples, events, settings and command of the training; empty if untrained."""
     metrics: tuple[Metric, ...] = ()
     hashes: dict[str, str] = {}
-    """SHA-256 of the other files of the model's folder."""
+    """SHA-256 of the files of the model's folder; of ``card.json`` without these hashes."""
 
     @field_validator("inputs")
     @classmethod
@@ -107,17 +107,39 @@ class Card(_Strict):
         chosen = self.model_dump(mode="json", include={"inputs", "ordering", "tokens", "network"})
         return json.dumps(chosen, sort_keys=True)
 
+    def sealed(self, files: dict[str, bytes]) -> Card:
+        """This card with the hashes of other files and of itself."""
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        return self.model_copy(update={"hashes": {CARD: own_hash(self.to_json()), **hashes}})
+
+
+def own_hash(text: str | bytes) -> str:
+    """SHA-256 of what a card says, its hashes left out.
+
+    Taken from the text and not from :class:`Card`: a later version that adds a field with a
+    default must still find the same hash.
+    """
+    said = {key: value for key, value in json.loads(text).items() if key != "hashes"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
 
 def parse_card(text: str | bytes, where: str) -> Card:
     """A card from its text; ``where`` names its origin in a refusal."""
     try:
-        return Card.model_validate_json(text)
+        card = Card.model_validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "the whole card"
         found = "" if first["type"] == "missing" else f", found {str(first['input'])[:80]!r}"
         msg = f"{where}: {key}: {first['msg']}{found}."
         raise BadModelCard(msg) from error
+    if card.hashes.get(CARD, own_hash(text)) != own_hash(text):
+        msg = (
+            f"{where}: the card of model '{card.name}' was altered after it was written (another "
+            "SHA-256); get the model again, or write yours with Puma.save."
+        )
+        raise ModelHashMismatch(msg)
+    return card
 
 
 def read_card(folder: Path) -> Card:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from puma_coffea.exceptions import BadConfig
+from puma_coffea.opening import first_line
 from puma_coffea.puma.network import PumaNetwork
 
 logger = logging.getLogger(__name__)
 
 # Tokens in a batch on a GPU, padding included: about 2 GB of activations at width 64.
 BATCH_TOKENS = 200_000
-
-_threads_set = False
 
 
 class TorchEngine:
@@ -31,13 +32,14 @@ class TorchEngine:
     def __init__(self, network: PumaNetwork, device: str) -> None:
         self.device = torch.device(device)
         self.network = network.eval().to(self.device)
-        if self.device.type == "cpu":
-            _one_thread()
+        if self.device.type == "cpu" and torch.get_num_threads() > 1:
+            logger.info("PUMA runs on one thread; use several processes to use several cores")
 
     def __call__(self, events: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
         """Weights of the tokens of each event, from features of shape (tokens, inputs)."""
         if self.device.type == "cpu":
-            return [self._alone(x) for x in events]
+            with one_thread():
+                return [self._alone(x) for x in events]
         results: list[Any] = [None] * len(events)
         for batch in pack([len(x) for x in events], BATCH_TOKENS):
             for i, weights in zip(batch, self.batch([events[i] for i in batch]), strict=True):
@@ -84,17 +86,27 @@ def pack(lengths: Sequence[int], limit: int) -> Iterator[list[int]]:
 
 
 def choose_device(device: str) -> str:
-    """``"auto"`` is a GPU where torch sees one, else the CPU."""
+    """``"auto"`` is a GPU where torch sees one, else the CPU; any other name must be usable here."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        msg = f"Device {device!r} cannot be used here ({first_line(error)}); use 'auto' or 'cpu'."
+        raise BadConfig(msg) from error
     return device
 
 
-def _one_thread() -> None:
-    """Limit torch to one thread, once per process: workers must not fight for cores."""
-    global _threads_set  # noqa: PLW0603
-    if not _threads_set:
-        if torch.get_num_threads() != 1:
-            logger.info("torch is limited to one thread in this process; use processes for speed")
-            torch.set_num_threads(1)
-        _threads_set = True
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread of torch inside, the caller's number again afterwards.
+
+    Worker processes must not fight for cores, and sums over several threads would make the
+    last bit of a weight depend on their number.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

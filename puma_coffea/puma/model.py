@@ -13,16 +13,19 @@ import awkward as ak
 import numpy as np
 from numpy.typing import NDArray
 
-from puma_coffea.exceptions import BadConfig, BadModelCard, ModelHashMismatch
+from puma_coffea.exceptions import BadConfig, BadModelCard, BadOutput, ModelHashMismatch
 from puma_coffea.flat import Flat, weigh
+from puma_coffea.opening import first_line
 from puma_coffea.puma.card import CARD, SCRIPT, WEIGHTS, Card, parse_card, read_card
 from puma_coffea.puma.inputs import prepare
 
 DEFAULT = "puma"
 SHIPPED = Path(__file__).parents[1] / "models"
 
-# Engines of this process, by model and device: a model is built once, however often it travels.
+# Of this process, by identity and device: coffea unpickles its processor for every chunk, and a
+# model must not be read and built again each time.
 _ENGINES: dict[tuple[str, str], Any] = {}
+_SHIPPED: dict[tuple[str, str], Puma] = {}
 
 
 class Puma:
@@ -51,7 +54,7 @@ class Puma:
         *,
         device: str = "auto",
         charged: Literal["vertex", "model"] = "vertex",
-        shipped: bool = False,
+        shipped: str | None = None,
     ) -> None:
         if charged not in ("vertex", "model"):
             msg = f"charged must be 'vertex' or 'model', not {charged!r}."
@@ -90,20 +93,21 @@ class Puma:
             A file that is not the one its card was made for.
         """
         name = os.fspath(name_or_path) if name_or_path is not None else DEFAULT
-        path = Path(name)
-        if path.suffix == ".pt":
-            card, weights = _from_script(path)
-            return cls(card, weights, device=device, charged=charged)
-        shipped = not path.is_dir()
-        folder = SHIPPED / name if shipped else path
-        if not folder.is_dir() or os.sep in name[: len(name) * shipped]:
+        shipped = name in shipped_names()  # before a folder of that name: write ./puma for yours
+        if Path(name).suffix == ".pt":
+            card, weights = _from_script(Path(name))
+        elif shipped or Path(name).is_dir():
+            card, weights = read_folder(SHIPPED / name if shipped else Path(name))
+        else:
             msg = (
                 f"There is no model {name!r}: it is neither a folder nor one of the shipped "
                 f"{', '.join(shipped_names()) or 'models (there are none)'}."
             )
             raise BadModelCard(msg)
-        card, weights = read_folder(folder)
-        return cls(card, weights, device=device, charged=charged, shipped=shipped)
+        known_as = name if shipped else None
+        model = cls(card, weights, device=device, charged=charged, shipped=known_as)
+        model.network()  # refused here rather than by a worker, if card and numbers do not fit
+        return model
 
     @property
     def identity(self) -> str:
@@ -118,6 +122,7 @@ class Puma:
 
     def network(self) -> Any:
         """The model as a ``torch.nn.Module``, in evaluation mode."""
+        from safetensors import SafetensorError
         from safetensors.torch import load
 
         from puma_coffea.puma.network import NetworkConfig, PumaNetwork
@@ -126,36 +131,43 @@ class Puma:
             config = NetworkConfig(inputs=len(self.card.inputs), **self.card.network.model_dump())
             network = PumaNetwork(config)
             network.load_state_dict(load(self._weights))
-        except (ValueError, RuntimeError, KeyError) as error:
-            msg = f"Model '{self.card.name}': card and numbers do not fit ({str(error).splitlines()[0]})."
+        except (ValueError, RuntimeError, KeyError, SafetensorError) as error:
+            msg = f"Model '{self.card.name}': card and numbers do not fit ({first_line(error)})."
             raise BadModelCard(msg) from error
+        wrong = [name for name, tensor in network.state_dict().items() if not tensor.isfinite().all()]
+        if wrong:
+            msg = f"Model '{self.card.name}': {wrong[0]} holds numbers that are not finite."
+            raise BadModelCard(msg)
         return network.eval()
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``card.json``, ``weights.safetensors`` and ``model.pt``; the folder, once complete."""
         from puma_coffea.puma.export import script_bytes
 
-        files = {WEIGHTS: self._weights}
-        files[SCRIPT] = script_bytes(self.network(), self.card)
-        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        files[CARD] = self.card.model_copy(update={"hashes": hashes}).to_json().encode()
         target = Path(folder)
+        files = {WEIGHTS: self._weights, SCRIPT: script_bytes(self.network(), self.card)}
+        files[CARD] = self.card.sealed(files).to_json().encode()
         scratch = target.with_name(f".{target.name}.{os.getpid()}")
-        scratch.mkdir(parents=True)
         try:
+            scratch.mkdir(parents=True)
             for name, content in files.items():
                 (scratch / name).write_bytes(content)
-            target.mkdir(parents=True, exist_ok=True)
-            for name in files:
-                (scratch / name).replace(target / name)
+            if target.exists():
+                for name in files:
+                    (scratch / name).replace(target / name)
+            else:
+                scratch.rename(target)
+        except OSError as error:
+            msg = f"The model folder {target} cannot be written ({error.strerror})."
+            raise BadOutput(msg) from error
         finally:
-            shutil.rmtree(scratch)
+            shutil.rmtree(scratch, ignore_errors=True)
         return target
 
     def __reduce__(self) -> Any:
         how = (self.device, self.charged)
         if self._shipped:
-            return _shipped_model, (self.card.name, self.identity, *how)
+            return _shipped_model, (self._shipped, self.identity, *how)
         return _carried_model, (self.card.to_json(), self._weights, *how)
 
     def __repr__(self) -> str:
@@ -170,11 +182,12 @@ def shipped_names() -> list[str]:
 def read_folder(folder: Path) -> tuple[Card, bytes]:
     """Card and numbers of a model folder, after checking every hash that its card gives."""
     card = read_card(folder)
-    if WEIGHTS not in card.hashes:
-        msg = f"{folder / CARD}: hashes.{WEIGHTS} is missing."
+    missing = [name for name in (CARD, WEIGHTS) if name not in card.hashes]
+    if missing:
+        msg = f"{folder / CARD}: hashes.{missing[0]} is missing; write models with Puma.save."
         raise BadModelCard(msg)
     contents = {}
-    for name, expected in card.hashes.items():
+    for name in card.hashes.keys() - {CARD}:
         path = folder / Path(name).name
         if name == SCRIPT and not path.exists():
             continue  # derived from the numbers; not needed to run
@@ -183,32 +196,41 @@ def read_folder(folder: Path) -> tuple[Card, bytes]:
         except OSError as error:
             msg = f"Model '{card.name}': {path} cannot be read ({error.strerror})."
             raise BadModelCard(msg) from error
-        if hashlib.sha256(contents[name]).hexdigest() != expected:
-            msg = (
-                f"Model '{card.name}': {path} is not the file its card was made for (another SHA-256). "
-                "It was altered or copied incompletely; get the model again."
-            )
-            raise ModelHashMismatch(msg)
+        _check(card, name, contents[name], str(path))
     return card, contents[WEIGHTS]
 
 
 def _from_script(path: Path) -> tuple[Card, bytes]:
     from puma_coffea.puma.export import read_script
 
-    card, weights = read_script(path)
-    return parse_card(card, f"{path}, {CARD}"), weights
+    text, weights = read_script(path)
+    card = parse_card(text, f"{path}, {CARD}")
+    if WEIGHTS in card.hashes:
+        _check(card, WEIGHTS, weights, str(path))
+    return card, weights
+
+
+def _check(card: Card, name: str, content: bytes, where: str) -> None:
+    if hashlib.sha256(content).hexdigest() != card.hashes[name]:
+        msg = (
+            f"Model '{card.name}': {where} is not the file its card was made for (another SHA-256). "
+            "It was altered or copied incompletely; get the model again."
+        )
+        raise ModelHashMismatch(msg)
 
 
 def _shipped_model(name: str, identity: str, device: str, charged: Any) -> Puma:
-    model = Puma.load(SHIPPED / name, device=device, charged=charged)
-    model._shipped = True
-    if model.identity != identity:
-        msg = (
-            f"Model '{name}' of this worker is not the one that was sent (another hash); "
-            "install the same version of puma-coffea everywhere."
-        )
-        raise ModelHashMismatch(msg)
-    return model
+    key = (identity, device)
+    if key not in _SHIPPED:
+        model = Puma.load(name, device=device, charged=charged)
+        if model.identity != identity:
+            msg = (
+                f"Model '{name}' of this worker is not the one that was sent (another hash); "
+                "install the same version of puma-coffea everywhere."
+            )
+            raise ModelHashMismatch(msg)
+        _SHIPPED[key] = model
+    return _SHIPPED[key]
 
 
 def _carried_model(card: str, weights: bytes, device: str, charged: Any) -> Puma:

@@ -1,0 +1,1 @@
+"""The training companion: from Parquet samples to a model folder. Nothing else imports it."""

@@ -1,0 +1,84 @@
+"""What ``puma-coffea train`` and ``puma-coffea export`` do."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from puma_coffea.exceptions import BadConfig
+from puma_coffea.puma.export import weights_bytes
+from puma_coffea.puma.model import Puma
+from puma_coffea.puma.network import NetworkConfig, PumaNetwork
+from puma_coffea.training.config import Config, read_config
+from puma_coffea.training.loop import CHECKPOINT, Trainer
+
+
+def train_with_progress(path: Path, folder: Path, preset: str, cache: Path | None) -> float:
+    """Train with a progress bar on standard error; the best validation figure."""
+    config = read_config(path, preset)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    trainer = Trainer(config, folder, cache)
+    console = Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0")
+    columns = (
+        TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.4f}"),
+        TextColumn("best {task.fields[best]:.3f}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(
+            "", total=config.recipe.steps, completed=trainer.step, loss=0.0, best=0.0
+        )
+
+        def report(state: Trainer, loss: float) -> None:
+            progress.update(bar, completed=state.step, loss=loss, best=state.best)
+
+        return trainer.run(report)
+
+
+def export_model(checkpoint: Path, folder: Path, metrics: Path | None = None) -> Path:
+    """Model folder with the best parameters of a training and a filled card."""
+    path = checkpoint / CHECKPOINT if checkpoint.is_dir() else checkpoint
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+        config = Config.model_validate(state["config"])
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        msg = f"{path} is no checkpoint of a training ({first})."
+        raise BadConfig(msg) from error
+    network = PumaNetwork(NetworkConfig(inputs=len(config.inputs), **config.network.model_dump()))
+    network.load_state_dict(state["best_state"] or state["average"])
+    card = config.card().model_copy(update={"training": _training(config, state)})
+    if metrics is not None:
+        card = card.model_copy(update={"metrics": _metrics(metrics)})
+    return Puma(card, weights_bytes(network)).save(folder)
+
+
+def _training(config: Config, state: dict[str, Any]) -> dict[str, Any]:
+    names = [Path(pattern).name for pattern in config.data.files]
+    return {
+        "samples": names,
+        "hard_samples": [Path(pattern).name for pattern in config.data.hard_files],
+        "overlays": config.data.overlays,
+        "steps": state["step"],
+        "hours": round(state["seconds"] / 3600, 2),
+        "recipe": config.recipe.model_dump(mode="json"),
+    }
+
+
+def _metrics(path: Path) -> Any:
+    import json
+
+    from puma_coffea.puma.card import Metric
+
+    try:
+        return tuple(
+            Metric.model_validate(each) for each in json.loads(path.read_text())["metrics"]
+        )
+    except (OSError, ValueError, KeyError) as error:
+        msg = f"{path} holds no metrics ({error}); make it with 'puma-coffea evaluate --json'."
+        raise BadConfig(msg) from error

@@ -1,0 +1,168 @@
+"""What a training is told: a strict YAML file, and presets for all that it leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from puma_coffea.exceptions import BadConfig
+from puma_coffea.puma.card import Card, Network, Ordering, Tokens
+from puma_coffea.puma.features import PAPER
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Data(_Strict):
+    """Samples and how they are used."""
+
+    files: tuple[str, ...] = Field(min_length=1)
+    """Parquet samples, paths or globs, with the column ``y``."""
+    hard_files: tuple[str, ...] = ()
+    """Hard events without pile-up, to be laid over the pile-up of the others."""
+    validation: tuple[str, ...] = ()
+    """Samples on which choices are made; beside them a fifth of every file is held out."""
+    overlays: int = Field(0, ge=0)
+    """Number of overlaid events."""
+    held_out: float = Field(0.2, ge=0, lt=1)
+
+
+class Recipe(_Strict):
+    """Optimisation."""
+
+    steps: int = Field(60_000, ge=1)
+    crops: int = Field(16, ge=1)
+    """Crops in a batch, over all processes."""
+    crop: int = Field(512, ge=32)
+    """Tokens in a crop."""
+    accumulate: int = Field(1, ge=1)
+    """Batches whose gradients make one step."""
+    schedule: Literal["flat", "cyclical"] = "flat"
+    """Warm-up, flat, and a decay over the last tenth; or the paper's triangular cycles."""
+    learning_rate: float = Field(1e-3, gt=0)
+    warm_up: int = Field(500, ge=0)
+    cycle: int = Field(1000, ge=2)
+    """Steps of one cycle of the cyclical schedule (four epochs in the paper)."""
+    cycle_decay: float = Field(0.97, gt=0, le=1)
+    weight_decay: float = Field(1e-2, ge=0)
+    clip: float = Field(1.0, gt=0)
+    loss: Literal["cross-entropy", "squared"] = "cross-entropy"
+    alpha: float = Field(2.0, ge=0)
+    """Exponent of pT in the loss's weight."""
+    pt_cap: float = Field(50.0, gt=0)
+    """GeV; harder candidates weigh as much as this."""
+    teacher: float = Field(0.0, ge=0, le=1)
+    """Share of boosted trees' weights in the target (0: the truth alone)."""
+    averaging: float = Field(0.999, ge=0, lt=1)
+    """Decay of the running average of the parameters, which is what is validated and shipped."""
+    validate_every: int = Field(500, ge=1)
+    patience: int = Field(40, ge=1)
+    """Validations without improvement before the training stops."""
+    seed: int = 1
+    threads: int = Field(0, ge=0)
+    """Threads of each process; 0 leaves it to torch."""
+
+
+class Config(_Strict):
+    """The whole configuration."""
+
+    name: str
+    description: str = "PUMA model"
+    data: Data
+    inputs: tuple[str, ...] = PAPER
+    ordering: Ordering = Ordering()
+    tokens: Tokens = Tokens()
+    network: Network = Network()
+    recipe: Recipe = Recipe()
+
+    def card(self) -> Card:
+        """The card of the model to be trained, without metrics."""
+        return Card(
+            name=self.name,
+            description=self.description,
+            inputs=self.inputs,
+            ordering=self.ordering,
+            tokens=self.tokens,
+            network=self.network,
+        )
+
+
+#: Local sums within cones, nearest tracks, ranks and densities: what carries the physics.
+STRONG = (
+    "pt", "abs_eta", "is_photon", "is_hard", "is_pileup", "npv",
+    "cluster_dr", "cluster_hard_pt", "cluster_neutral_pt", "cluster_pileup_pt",
+    *(f"hard_pt_{r}" for r in (0.05, 0.1, 0.2, 0.4, 0.8)),
+    *(f"hard_ptdr_{r}" for r in (0.1, 0.2, 0.4)), "hard_ptdr2_0.2", "hard_ptdr2_0.4",
+    *(f"hard_max_{r}" for r in (0.1, 0.2, 0.4)), "hard_count_0.2", "hard_count_0.4", "hard_count_0.8",
+    *(f"pileup_pt_{r}" for r in (0.05, 0.1, 0.2, 0.4)), "pileup_ptdr2_0.2", "pileup_max_0.2",
+    "pileup_max_0.4", "pileup_count_0.4",
+    *(f"photon_pt_{r}" for r in (0.05, 0.1, 0.2, 0.4)), "photon_ptdr_0.2", "photon_max_0.2",
+    "photon_count_0.2",
+    *(f"hadron_pt_{r}" for r in (0.1, 0.2, 0.4)), "hadron_ptdr_0.2", "hadron_max_0.2", "hadron_max_0.4",
+    "nearest_hard_dr", "nearest_hard_pt", "nearest_pileup_dr", "nearest_pileup_pt",
+    "neutral_rank_0.2", "neutral_rank_0.4", "ring_neutral_pt", "ring_pileup_pt",
+    "event_hard_count", "event_hard_pt", "event_hard_vector_pt",
+)  # fmt: skip
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {
+        "inputs": STRONG,
+        "tokens": {"neutral_pt_min": 0.8, "pileup_pt_min": 2.0},
+        "network": {"layers": 4, "groups": 4, "width": 64, "feed_forward": 128, "dropout": 0.05},
+    },
+    "paper": {
+        "inputs": PAPER,
+        "network": {
+            "layers": 12, "groups": 5, "feed_forward": 64, "norm": "post", "norm_eps": 1e-12,
+        },
+        "recipe": {
+            "schedule": "cyclical", "loss": "squared", "weight_decay": 0.0, "clip": 5.0,
+            "pt_cap": 1e9,
+        },
+    },
+}  # fmt: skip
+
+
+def read_config(path: str | Path, preset: str = "default") -> Config:
+    """A configuration from a YAML file on top of a preset.
+
+    Raises
+    ------
+    BadConfig
+        A key that is unknown, missing or of the wrong kind, by name.
+    """
+    import yaml
+
+    if preset not in PRESETS:
+        msg = f"There is no preset {preset!r}; choose one of {', '.join(PRESETS)}."
+        raise BadConfig(msg)
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"{path} cannot be read ({error.strerror})."
+        raise BadConfig(msg) from error
+    except yaml.YAMLError as error:
+        msg = f"{path} is not valid YAML ({' '.join(str(error).split())})."
+        raise BadConfig(msg) from error
+    if not isinstance(content, dict):
+        msg = f"{path} must be a mapping with the keys name and data, at least."
+        raise BadConfig(msg)
+    try:
+        return Config.model_validate(_merge(PRESETS[preset], content))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        msg = f"{path}: {key}: {first['msg']}."
+        raise BadConfig(msg) from error
+
+
+def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    """``top`` over ``base``, mapping by mapping."""
+    merged = dict(base)
+    for key, value in top.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged

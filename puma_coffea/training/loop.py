@@ -1,0 +1,283 @@
+"""The training loop: resumable, the same on one process or several, judged by physics.
+
+Several processes: ``torchrun --nproc-per-node N -m puma_coffea.training.loop ...`` or the
+command line under torchrun. torch.distributed is used directly; averaging gradients takes a
+dozen lines, and a framework would hide them. Each process takes its share of the same batch and
+gradients are summed before the step, so one process and several give the same curve.
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+import logging
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn import functional
+
+from puma_coffea.exceptions import BadConfig
+from puma_coffea.puma.network import MaskedBatchNorm, NetworkConfig, PumaNetwork
+from puma_coffea.training.batches import Batch, Crops
+from puma_coffea.training.config import Config, Recipe
+from puma_coffea.training.data import TokenStore, expand, key_of, overlaid, read_batches, store_for
+from puma_coffea.training.physics import missing_momentum
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT = "checkpoint.pt"
+
+
+class Trainer:
+    """A training in a folder: ``checkpoint.pt``, ``log.csv``, the cache of tokens.
+
+    Parameters
+    ----------
+    config
+        What to train, on what, how.
+    folder
+        Where it lives; an existing checkpoint of the same configuration is resumed.
+    cache
+        Where prepared tokens are kept; default ``folder / "cache"``.
+    """
+
+    def __init__(self, config: Config, folder: Path, cache: Path | None = None) -> None:
+        self.config, self.folder = config, folder
+        self.recipe = config.recipe
+        self.rank, self.world = _join()
+        if self.recipe.threads:
+            torch.set_num_threads(self.recipe.threads)
+        torch.manual_seed(self.recipe.seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        stores, self.judges = _stores(config, cache or folder / "cache", self.rank)
+        self.crops = Crops(stores, self.recipe, edge=config.network.band)
+        shape = NetworkConfig(inputs=len(config.inputs), **config.network.model_dump())
+        self.network = PumaNetwork(shape)
+        self.average = copy.deepcopy(self.network)
+        self.optimiser = torch.optim.AdamW(
+            self.network.parameters(),
+            self.recipe.learning_rate,
+            weight_decay=self.recipe.weight_decay,
+            foreach=True,
+        )
+        self.step, self.best, self.since_best, self.seconds = 0, math.inf, 0, 0.0
+        self.best_state: dict[str, Tensor] = {}
+        if not self._resume():
+            self._calibrate()
+
+    def run(self, report: Any = None) -> float:
+        """Train until the steps or the patience are used up; the best validation figure.
+
+        ``report(trainer, loss)`` is called after every step, for a progress bar.
+        """
+        began, losses = time.monotonic(), []
+        while self.step < self.recipe.steps and self.since_best < self.recipe.patience:
+            losses.append(self._step())
+            self.step += 1
+            if report is not None:
+                report(self, losses[-1])
+            if self.step % self.recipe.validate_every == 0 or self.step == self.recipe.steps:
+                self.seconds += time.monotonic() - began
+                began = time.monotonic()
+                self._validate(sum(losses) / len(losses))
+                losses = []
+        return self.best
+
+    def _step(self) -> float:
+        self.network.train()
+        _freeze_norms(self.network)
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(self.recipe, self.step)
+        self.optimiser.zero_grad(set_to_none=True)
+        total = 0.0
+        for part in range(self.recipe.accumulate):
+            batch = self.crops(self.step * self.recipe.accumulate + part, self.rank, self.world)
+            loss = self._loss(batch) / self.recipe.accumulate
+            loss.backward()
+            total += float(loss.detach())
+        total = self._sum_gradients(total)
+        nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
+        self.optimiser.step()
+        self._average()
+        return total
+
+    def _loss(self, batch: Batch) -> Tensor:
+        logits = self.network.logits(batch.x, batch.mask)
+        if self.recipe.loss == "squared":
+            each = (torch.sigmoid(logits) - batch.target) ** 2
+        else:
+            each = functional.binary_cross_entropy_with_logits(
+                logits, batch.target, reduction="none"
+            )
+        # Per crop, so that the parts of several processes add up to the whole.
+        return (each * batch.weight).sum() / (self.recipe.crops * self.recipe.crop)
+
+    def _sum_gradients(self, loss: float) -> float:
+        if self.world == 1:
+            return loss
+        gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
+        flat = torch.cat([g.reshape(-1) for g in gradients] + [torch.tensor([loss])])
+        distributed.all_reduce(flat)
+        start = 0
+        for gradient in gradients:
+            gradient.copy_(flat[start : start + gradient.numel()].reshape(gradient.shape))
+            start += gradient.numel()
+        return float(flat[-1])
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        keep = min(self.recipe.averaging, (self.step + 1) / (self.step + 10))
+        mine, theirs = self.average.state_dict(), self.network.state_dict()
+        for name, tensor in mine.items():
+            if tensor.dtype.is_floating_point:
+                tensor.lerp_(theirs[name], 1 - keep)
+
+    def _calibrate(self) -> None:
+        """Statistics of the two batch norms from a few batches; they stay as they are from then on.
+
+        Fixed statistics make a step independent of how its batch is split over processes.
+        """
+        norms = [m for m in self.network.modules() if isinstance(m, MaskedBatchNorm)]
+        self.network.train()
+        with torch.no_grad():
+            for norm in norms:
+                norm.momentum = None  # torch: a plain average
+            for k in range(20):
+                batch = self.crops(10**9 + k)  # steps that no training reaches
+                self.network.logits(batch.x, batch.mask)
+        self.average.load_state_dict(self.network.state_dict())
+
+    def _validate(self, loss: float) -> None:
+        row: dict[str, Any] = {"step": self.step, "seconds": round(self.seconds), "loss": loss}
+        for name, store in self.judges.items():
+            row[name] = missing_momentum(self.average, store).ratio
+        figure = sum(row[name] for name in self.judges) / len(self.judges)
+        if figure < self.best:
+            self.best, self.since_best = figure, 0
+            self.best_state = {k: v.clone() for k, v in self.average.state_dict().items()}
+        else:
+            self.since_best += 1
+        if self.rank == 0:
+            logger.info(
+                "step %d, loss %.4f, %s", self.step, loss,
+                ", ".join(f"{name} {row[name]:.3f}" for name in self.judges),
+            )  # fmt: skip
+            self._log(row)
+            self._save()
+
+    def _log(self, row: dict[str, Any]) -> None:
+        path = self.folder / "log.csv"
+        new = not path.exists()
+        with path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, row)
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+
+    def _save(self) -> None:
+        state = {
+            "config": self.config.model_dump(mode="json"),
+            "step": self.step,
+            "seconds": self.seconds,
+            "best": self.best,
+            "since_best": self.since_best,
+            "network": self.network.state_dict(),
+            "average": self.average.state_dict(),
+            "best_state": self.best_state,
+            "optimiser": self.optimiser.state_dict(),
+            "random": torch.get_rng_state(),
+        }
+        scratch = self.folder / f".{CHECKPOINT}.{os.getpid()}"
+        torch.save(state, scratch)
+        scratch.replace(self.folder / CHECKPOINT)
+
+    def _resume(self) -> bool:
+        path = self.folder / CHECKPOINT
+        if not path.exists():
+            return False
+        state = torch.load(path, weights_only=True)
+        mine, theirs = self.config.model_dump(mode="json"), state["config"]
+        for key in ("inputs", "ordering", "tokens", "network"):
+            if mine[key] != theirs[key]:
+                msg = f"{path} was made with another '{key}'; choose another folder for this training."
+                raise BadConfig(msg)
+        self.network.load_state_dict(state["network"])
+        self.average.load_state_dict(state["average"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.step, self.best = state["step"], state["best"]
+        self.since_best, self.best_state = state["since_best"], state["best_state"]
+        self.seconds = state["seconds"]
+        torch.set_rng_state(state["random"])
+        logger.info("resumed at step %d", self.step)
+        return True
+
+
+def learning_rate(recipe: Recipe, step: int) -> float:
+    """The learning rate of a step."""
+    if recipe.schedule == "cyclical":
+        cycle, place = divmod(step, recipe.cycle)
+        triangle = 1 - abs(2 * place / recipe.cycle - 1)
+        return recipe.learning_rate * recipe.cycle_decay**cycle * max(triangle, 0.01)
+    rising = min(1.0, (step + 1) / (recipe.warm_up + 1))
+    left = (recipe.steps - step) / (0.1 * recipe.steps)
+    return recipe.learning_rate * rising * min(1.0, max(left, 0.01))
+
+
+def _freeze_norms(network: nn.Module) -> None:
+    for module in network.modules():
+        if isinstance(module, MaskedBatchNorm):
+            module.eval()
+
+
+def _join() -> tuple[int, int]:
+    """Rank and number of processes, as torchrun says."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world > 1 and not distributed.is_initialized():
+        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    return int(os.environ.get("RANK", "0")), world
+
+
+def _stores(
+    config: Config, cache: Path, rank: int
+) -> tuple[list[TokenStore], dict[str, TokenStore]]:
+    """Tokens to train on, and those that judge; the first process prepares, the others wait."""
+    if rank > 0:
+        distributed.barrier()
+    data, card = config.data, config.card()
+    files = expand(data.files)
+    period = round(1 / data.held_out) if data.held_out else 0
+
+    def held(index: Any) -> Any:
+        return index % period == period - 1 if period else index < 0
+
+    def kept(index: Any) -> Any:
+        return ~held(index)
+
+    key = {"held_out": data.held_out}
+    stores = [store_for(read_batches(files, kept), card, cache, key_of(files, part="train", **key))]
+    if data.overlays:
+        hard = expand(data.hard_files)
+        more = key_of(files + hard, part="overlay", count=data.overlays, **key)
+        made = overlaid(files, hard, data.overlays, config.recipe.seed, kept)
+        stores.append(store_for(made, card, cache, more))
+    judges = {}
+    if period:
+        judges["held_out"] = store_for(
+            read_batches(files, held), card, cache, key_of(files, part="held", **key)
+        )
+    if data.validation:
+        validation = expand(data.validation)
+        judges["validation"] = store_for(
+            read_batches(validation), card, cache, key_of(validation, part="validation")
+        )
+    if not judges:
+        msg = "Nothing to validate on: set data.validation or data.held_out."
+        raise BadConfig(msg)
+    if rank == 0 and distributed.is_initialized():
+        distributed.barrier()
+    return stores, judges
