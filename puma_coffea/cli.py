@@ -144,6 +144,32 @@ def export(
     Console().print(f"Model: {export_model(checkpoint, output, metrics)}", highlight=False)
 
 
+@app.command()
+def evaluate(
+    inputs: Annotated[list[str], typer.Argument(metavar="FILES...", help="As for run.")],
+    methods: Annotated[
+        str, typer.Option(help="Methods, separated by commas.")
+    ] = "puppi,puma,truth",
+    reference: Annotated[str, typer.Option(help="Method that ratios are taken to.")] = "puppi",
+    max_events: Annotated[int | None, typer.Option(help="Events per dataset, at most.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write all figures here.")
+    ] = None,
+) -> None:
+    """Widths, responses and paired ratios of methods on samples with truth."""
+    from puma_coffea.evaluate import evaluate as evaluate_files
+    from puma_coffea.tables import evaluation_tables, write_evaluation
+
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    results = evaluate_files(inputs, names, reference, max_events)
+    for table in evaluation_tables(results, reference):
+        Console().print(table)
+    if json_file is not None:
+        command = f"puma-coffea evaluate {' '.join(inputs)} --methods {methods}"
+        write_evaluation(results, names, command, json_file)
+        Console().print(f"Figures: {json_file}", highlight=False)
+
+
 def main() -> None:
     """Run the command line; a refusal is one sentence on standard error and exit code 2."""
     try:

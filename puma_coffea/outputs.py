@@ -37,7 +37,7 @@ def write_output(result: dict[str, Any], folder: Path, *, root: bool = False) ->
 
     _complete(folder / "histograms.json", lambda path: path.write_text(_uhi(result["histograms"])))
     numbers = {"summary": result["summary"], "record": result["record"]}
-    text = json.dumps(_jsonable(numbers), indent=1, sort_keys=True)
+    text = json.dumps(jsonable(numbers), indent=1, sort_keys=True)
     _complete(folder / "summary.json", lambda path: path.write_text(text))
     if root:
         _complete(folder / "histograms.root", lambda path: _write_root(result, path))
@@ -92,11 +92,12 @@ def _write_root(result: dict[str, Any], path: Path) -> None:
                     file[place] = histogram[{"dataset": dataset, "method": method}]
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
+    """The value with sets as lists and numbers that JSON does not know as null."""
     if isinstance(value, dict):
-        return {str(key): _jsonable(each) for key, each in value.items()}
+        return {str(key): jsonable(each) for key, each in value.items()}
     if isinstance(value, (list, tuple, set)):
-        return [_jsonable(each) for each in (sorted(value) if isinstance(value, set) else value)]
+        return [jsonable(each) for each in (sorted(value) if isinstance(value, set) else value)]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

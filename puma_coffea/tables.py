@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -42,6 +44,42 @@ def summary_tables(result: dict[str, Any]) -> list[Table]:
             table.add_row(*row[: len(SHORT) + 1])
         tables.append(table)
     return tables
+
+
+def evaluation_tables(results: dict[str, Any], reference: str) -> list[Table]:
+    """A rich table for each dataset of an evaluation."""
+    tables = []
+    for dataset, methods in results.items():
+        events = next(iter(methods.values()))["events"]
+        table = Table(title=f"{dataset}: {events} events (GeV)")
+        table.add_column("method", no_wrap=True)
+        for heading in ("pTmiss width", f"over {reference}", "response", "U_perp", "AUC"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for name, row in methods.items():
+            ratio = row["met_xy_ratio"]
+            area = row["neutral_auc"]
+            table.add_row(
+                name,
+                _text((row["met_xy"]["value"], row["met_xy"]["error"])),
+                f"{ratio['value']:.3f} ± {ratio['error']:.3f}",
+                f"{row['response']:.2f}",
+                _text((row["u_perp"]["value"], row["u_perp"]["error"])),
+                "-" if area is None else f"{area:.3f}",
+            )
+        tables.append(table)
+    return tables
+
+
+def write_evaluation(results: dict[str, Any], methods: list[str], command: str, path: Path) -> None:
+    """All figures as JSON; for one model among the methods, its card's metrics too."""
+    from puma_coffea.evaluate import card_metrics
+    from puma_coffea.outputs import jsonable
+
+    content: dict[str, Any] = {"command": command, "results": results}
+    models = [name for name in methods if name.split(":")[0] == "puma"]
+    if len(models) == 1:
+        content["metrics"] = card_metrics(results, models[0], command)
+    path.write_text(json.dumps(jsonable(content), indent=1) + "\n", encoding="utf-8")
 
 
 def _both(row: dict[str, Any], name: str) -> float:

@@ -40,9 +40,13 @@ class TorchEngine:
         if self.device.type == "cpu":
             with one_thread():
                 return [self._alone(x) for x in events]
+        return self.packed(events)
+
+    def packed(self, events: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+        """The same in batches of events of similar length: equal to 1e-5."""
         results: list[Any] = [None] * len(events)
         for batch in pack([len(x) for x in events], BATCH_TOKENS):
-            for i, weights in zip(batch, self.batch([events[i] for i in batch]), strict=True):
+            for i, weights in zip(batch, self._batch([events[i] for i in batch]), strict=True):
                 results[i] = weights
         return results
 
@@ -54,8 +58,7 @@ class TorchEngine:
         return weights
 
     @torch.inference_mode()
-    def batch(self, events: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
-        """Weights of several events computed together, padded to the longest."""
+    def _batch(self, events: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
         lengths = torch.tensor([len(x) for x in events])
         longest = int(lengths.max())
         padded = torch.zeros(len(events), longest, events[0].shape[1])

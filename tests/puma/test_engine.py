@@ -46,31 +46,14 @@ def test_packing_wastes_little_on_real_lengths():
     assert len(batches) < 30
 
 
-def test_a_batch_equals_its_events_one_by_one(model, events):
+@pytest.mark.parametrize("limit", [1, 12_000, 200_000])
+def test_packed_events_equal_single_ones_in_any_company(model, events, limit, monkeypatch):
+    monkeypatch.setattr("puma_coffea.puma.engine.BATCH_TOKENS", limit)
     engine = TorchEngine(model.network(), "cpu")
     alone = engine(events)
-    for together in (engine.batch(events), engine.batch(events[::-1])[::-1]):
+    for together in (engine.packed(events), engine.packed(events[::-1])[::-1]):
         for one, other in zip(alone, together, strict=True):
             np.testing.assert_allclose(other, one, atol=1e-5, rtol=0)
-
-
-def test_the_way_of_a_gpu_equals_that_of_a_cpu(model, events, monkeypatch):
-    engine = TorchEngine(model.network(), "cpu")
-    alone = engine(events)
-    # Any other device takes the packed way; its arithmetic here is that of the CPU.
-    monkeypatch.setattr("puma_coffea.puma.engine.BATCH_TOKENS", 12_000)
-    engine.device = torch.device("meta")
-    monkeypatch.setattr(engine, "batch", lambda group: _on_cpu(engine, group))
-    for one, other in zip(alone, engine(events), strict=True):
-        np.testing.assert_allclose(other, one, atol=1e-5, rtol=0)
-
-
-def _on_cpu(engine, group):
-    engine.device = torch.device("cpu")
-    try:
-        return TorchEngine.batch(engine, group)
-    finally:
-        engine.device = torch.device("meta")
 
 
 def test_the_number_of_threads_changes_no_bit_and_is_left_as_it_was(model, ttbar):
