@@ -108,6 +108,38 @@ def report(
 
 
 @app.command()
+def prepare(
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="FILES...", help="Delphes files, as for run.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the Parquet files.")],
+    vertexing: Annotated[str, typer.Option(help="truth, reco or reference.")] = "truth",
+    executor: Annotated[str, typer.Option(help="iterative, futures or dask.")] = "iterative",
+    workers: Annotated[int, typer.Option(help="Processes of futures and of a local dask.")] = 2,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
+    chunksize: Annotated[int, typer.Option(help="Events per file, at most.")] = 200,
+    max_events: Annotated[int | None, typer.Option(help="Events per dataset, at most.")] = None,
+) -> None:
+    """Delphes files to Parquet samples, which training reads; goes on where it was stopped."""
+    from puma_coffea.running import prepare as prepare_files
+
+    made = prepare_files(
+        inputs,
+        output,
+        vertexing=vertexing,
+        executor="dask" if scheduler else executor,
+        workers=workers,
+        scheduler=scheduler,
+        chunksize=chunksize,
+        max_events=max_events,
+        status=sys.stderr.isatty(),
+    )
+    Console().print(
+        f"{made['events']} events in {len(made['files'])} files: {output}/", highlight=False
+    )
+
+
+@app.command()
 def train(
     config: Annotated[
         Path, typer.Argument(help="YAML file: name, data, and what differs from the preset.")

@@ -78,6 +78,28 @@ def truth_of(rows: ak.Array) -> ak.Array:
     return ak.zip(fields, depth_limit=1)
 
 
+def rows_of(events: ak.Array, candidates: ak.Array, truth: ak.Array) -> ak.Array:
+    """Rows of the Parquet layout from NanoEvents, their candidates and their truth."""
+    columns: dict[str, Any] = {n: candidates[n] for n in _CANDIDATES if n != "npv"}
+    # npv stands at each candidate; an event without candidates has no vertex to speak of.
+    columns["npv"] = ak.fill_none(ak.firsts(candidates["npv"]), 1)
+    if "hard_fraction" in candidates.fields:
+        columns["y"] = candidates["hard_fraction"]
+    columns |= {
+        f"gen_met_{c}": ak.values_astype(getattr(truth["met"], f"p{c}"), np.float32) for c in "xy"
+    }
+    for name in ("pt", "phi"):
+        columns[f"boson_{name}"] = ak.fill_none(
+            ak.values_astype(truth["boson"][name], np.float32), np.nan
+        )
+    if "jets" in truth.fields:
+        columns |= {name: truth["jets"][name.removeprefix("genjet_")] for name in _GENJETS}
+    if "Event" in events.fields:
+        columns["event"] = events["Event"]["Number"]
+        columns["weight"] = events["Event"]["Weight"]
+    return ak.to_packed(ak.zip(columns, depth_limit=1))
+
+
 def _read(path: Paths, needed: tuple[str, ...], optional: tuple[str, ...]) -> ak.Array:
     chunks = [_read_one(name, needed, optional) for name in _expand(path)]
     return chunks[0] if len(chunks) == 1 else ak.concatenate(chunks)

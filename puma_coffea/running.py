@@ -31,6 +31,7 @@ from puma_coffea.filesets import Dataset, is_parquet, read_fileset
 from puma_coffea.opening import count_events
 from puma_coffea.outputs import prepare_folder, write_output
 from puma_coffea.parquet import count_rows
+from puma_coffea.processors.parquet import ParquetWriter
 from puma_coffea.processors.pileup import DEFAULT_METHODS, PileupProcessor
 
 logger = logging.getLogger(__name__)
@@ -93,9 +94,6 @@ def run(
     dict
         The processor's output.
     """
-    if executor not in EXECUTORS:
-        msg = f"Unknown executor {executor!r}; choose one of {', '.join(EXECUTORS)}."
-        raise BadConfig(msg)
     for name, value in (("chunksize", chunksize), ("workers", workers), ("max_events", max_events)):
         if value is not None and value < 1:
             msg = f"{name} must be at least 1, not {value}."
@@ -112,6 +110,33 @@ def run(
     result: dict[str, Any] = processor.postprocess(raw)
     write_output(result, folder, root=root)
     return result
+
+
+def prepare(
+    inputs: Sequence[str],
+    output: str | Path,
+    *,
+    vertexing: str = "truth",
+    executor: str = "iterative",
+    workers: int = 2,
+    scheduler: str | None = None,
+    chunksize: int = 200,
+    max_events: int | None = None,
+    status: bool = True,
+) -> dict[str, Any]:
+    """Write Delphes files as Parquet samples, a file per chunk; parameters as for :func:`run`.
+
+    Files that are there already are not written again.
+
+    Returns
+    -------
+    dict
+        ``events``, their number, and ``files``, the set of paths.
+    """
+    folder = prepare_folder(Path(output))
+    plan = plan_chunks(read_fileset(inputs), chunksize, max_events, skip_bad_files=False)
+    with _progress(status), _executor(executor, workers, scheduler, None, status) as engine:
+        return _run_items(plan.items, ParquetWriter(folder, vertexing), engine, "root", None)
 
 
 def plan_chunks(
@@ -184,23 +209,35 @@ def _uuid(file: str) -> bytes:
 def _process(
     items: list[WorkItem], processor: PileupProcessor, engine: Any, checkpoints: Checkpoints
 ) -> dict[str, Any]:
+    parts = []
+    for format_ in ("root", "parquet"):
+        mine = [item for item in items if is_parquet(item.filename) == (format_ == "parquet")]
+        if mine:
+            found = _run_items(mine, processor, engine, format_, checkpoints)
+            parts.append({name: found[name] for name in ("sums", "record")})
+    merged: dict[str, Any] = accumulate(parts)
+    return merged
+
+
+def _run_items(
+    items: list[WorkItem],
+    processor: Any,
+    engine: Any,
+    format_: str,
+    checkpoints: Checkpoints | None,
+) -> dict[str, Any]:
+    """The processor's output over files of one format, with the package's own refusals."""
     from coffea.nanoevents import BaseSchema
 
     from puma_coffea.schema import DelphesSchema
 
-    parts = []
-    for format_, schema in (("root", DelphesSchema), ("parquet", BaseSchema)):
-        mine = [item for item in items if is_parquet(item.filename) == (format_ == "parquet")]
-        if not mine:
-            continue
-        runner = Runner(engine, schema=schema, format=format_, checkpointer=checkpoints)
-        try:
-            found = runner(mine, processor)
-        except Exception as error:
-            raise _own_refusal(error) from error
-        parts.append({name: found[name] for name in ("sums", "record")})
-    merged: dict[str, Any] = accumulate(parts)
-    return merged
+    schema = DelphesSchema if format_ == "root" else BaseSchema
+    runner = Runner(engine, schema=schema, format=format_, checkpointer=checkpoints)
+    try:
+        found: dict[str, Any] = runner(items, processor)
+    except Exception as error:
+        raise _own_refusal(error) from error
+    return found
 
 
 def _own_refusal(error: BaseException) -> BaseException:
@@ -238,6 +275,9 @@ def _progress(status: bool) -> Iterator[None]:
 def _executor(
     name: str, workers: int, scheduler: str | None, client: Any, status: bool
 ) -> Iterator[Any]:
+    if name not in EXECUTORS:
+        msg = f"Unknown executor {name!r}; choose one of {', '.join(EXECUTORS)}."
+        raise BadConfig(msg)
     if name == "iterative":
         yield IterativeExecutor(status=status)
     elif name == "futures":

@@ -93,17 +93,12 @@ class Puma:
             A file that is not the one its card was made for.
         """
         name = os.fspath(name_or_path) if name_or_path is not None else DEFAULT
-        shipped = name in shipped_names()  # before a folder of that name: write ./puma for yours
+        shipped = False
         if Path(name).suffix == ".pt":
             card, weights = _from_script(Path(name))
-        elif shipped or Path(name).is_dir():
-            card, weights = read_folder(SHIPPED / name if shipped else Path(name))
         else:
-            msg = (
-                f"There is no model {name!r}: it is neither a folder nor one of the shipped "
-                f"{', '.join(shipped_names()) or 'models (there are none)'}."
-            )
-            raise BadModelCard(msg)
+            folder, shipped = find_folder(name)
+            card, weights = read_folder(folder)
         known_as = name if shipped else None
         model = cls(card, weights, device=device, charged=charged, shipped=known_as)
         model.network()  # refused here rather than by a worker, if card and numbers do not fit
@@ -177,6 +172,21 @@ class Puma:
 def shipped_names() -> list[str]:
     """Names of the models that come with the package."""
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CARD}"))
+
+
+def find_folder(name: str) -> tuple[Path, bool]:
+    """Folder of a model, and whether it is a shipped one.
+
+    A shipped name comes before a folder of that name: ``./puma`` is yours.
+    """
+    shipped = name in shipped_names()
+    if not shipped and not Path(name).is_dir():
+        msg = (
+            f"There is no model {name!r}: it is neither a folder nor one of the shipped "
+            f"{', '.join(shipped_names()) or 'models (there are none)'}."
+        )
+        raise BadModelCard(msg)
+    return (SHIPPED / name if shipped else Path(name)), shipped
 
 
 def read_folder(folder: Path) -> tuple[Card, bytes]:

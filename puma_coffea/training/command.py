@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -46,7 +47,7 @@ def export_model(checkpoint: Path, folder: Path, metrics: Path | None = None) ->
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
         config = Config.model_validate(state["config"])
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, UnpicklingError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         msg = f"{path} is no checkpoint of a training ({first})."
         raise BadConfig(msg) from error

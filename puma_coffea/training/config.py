@@ -151,12 +151,14 @@ def read_config(path: str | Path, preset: str = "default") -> Config:
         msg = f"{path} must be a mapping with the keys name and data, at least."
         raise BadConfig(msg)
     try:
-        return Config.model_validate(_merge(PRESETS[preset], content))
+        config = Config.model_validate(_merge(PRESETS[preset], content))
+        config.card()  # knows which inputs exist
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         msg = f"{path}: {key}: {first['msg']}."
         raise BadConfig(msg) from error
+    return config
 
 
 def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 
 import awkward as ak
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from methods.test_properties import as_candidates, assert_valid, event
 from puma.models import untrained
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from puma_coffea import met, physical
 from puma_coffea.puma.card import Tokens
@@ -120,18 +124,30 @@ def test_thirty_thousand_candidates_run(ttbar, model):
     assert_valid(model(heavy), heavy)
 
 
-@every_model
-def test_memory_is_linear_in_candidates(ttbar, model):
-    # An N x N array of bytes would be 900 MB at 30,000 candidates.
-    import tracemalloc
+class LargestTensor(TorchDispatchMode):
+    """Number of elements of the largest tensor that any operation makes."""
 
+    elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for each in tree_leaves(result):
+            if isinstance(each, torch.Tensor):
+                self.elements = max(self.elements, each.numel())
+        return result
+
+
+@every_model
+def test_no_array_grows_with_the_square_of_the_candidates(ttbar, model):
     heavy = ak.flatten(ttbar[:4], axis=1)[np.newaxis][:, :30_000]
     model(heavy)
     tracemalloc.start()
-    model(heavy)
+    with LargestTensor() as largest:
+        model(heavy)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 100e6
+    assert 30_000 * 10 < largest.elements < 30_000 * 100
+    assert peak < 100e6  # bytes, of numpy and numba; a square of bytes would be 900 MB
 
 
 @every_model

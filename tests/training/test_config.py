@@ -1,0 +1,66 @@
+"""A training's configuration is strict: a mistake is named by its key."""
+
+from __future__ import annotations
+
+import pytest
+
+from puma_coffea.exceptions import BadConfig
+from puma_coffea.puma.network import NetworkConfig, PumaNetwork
+from puma_coffea.training.config import PRESETS, STRONG, read_config
+
+
+def written(tmp_path, text):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return path
+
+
+MINIMAL = "name: mine\ndata:\n  files: [a.parquet]\n"
+
+
+def test_a_minimal_file_takes_the_rest_from_the_preset(tmp_path):
+    config = read_config(written(tmp_path, MINIMAL))
+    assert config.inputs == STRONG
+    assert config.card().name == "mine"
+
+
+def test_the_paper_preset_is_the_papers_network(tmp_path):
+    config = read_config(written(tmp_path, MINIMAL), "paper")
+    network = PumaNetwork(NetworkConfig(inputs=len(config.inputs), **config.network.model_dump()))
+    assert sum(p.numel() for p in network.parameters()) == 127_063
+    assert (config.recipe.schedule, config.recipe.learning_rate, config.recipe.cycle_decay) == (
+        "cyclical",
+        1e-3,
+        0.97,
+    )
+    assert config.recipe.alpha == 2
+
+
+def test_settings_override_single_keys_of_the_preset(tmp_path):
+    config = read_config(written(tmp_path, MINIMAL + "network:\n  width: 32\n"))
+    assert config.network.width == 32
+    assert config.network.layers == PRESETS["default"]["network"]["layers"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("name: x\n", "data: Field required"),
+        (MINIMAL + "recipe:\n  learningrate: 1\n", "recipe.learningrate: Extra inputs"),
+        (MINIMAL + "recipe:\n  steps: many\n", "recipe.steps: Input should be a valid integer"),
+        (MINIMAL + "inputs: [pt, colour]\n", "inputs: Value error, unknown inputs colour"),
+        ("- a\n", "must be a mapping"),
+        ("name: [\n", "not valid YAML"),
+    ],
+)
+def test_mistakes_are_named_by_their_key(tmp_path, text, sentence):
+    with pytest.raises(BadConfig, match=sentence) as error:
+        read_config(written(tmp_path, text))
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_presets_and_files_are_refused(tmp_path):
+    with pytest.raises(BadConfig, match="choose one of default, paper"):
+        read_config(written(tmp_path, MINIMAL), "papper")
+    with pytest.raises(BadConfig, match="cannot be read"):
+        read_config(tmp_path / "absent.yaml")

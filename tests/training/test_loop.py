@@ -1,0 +1,154 @@
+"""A training learns, survives a kill without a trace, and is the same on two processes."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import time
+
+import awkward as ak
+import pytest
+import torch
+
+from puma_coffea import Puma, candidates, open_events, sample_path
+from puma_coffea.exceptions import BadConfig
+from puma_coffea.training.command import export_model
+from puma_coffea.training.config import Config, Recipe
+from puma_coffea.training.loop import Trainer, learning_rate
+
+SMALL = {
+    "name": "small",
+    "data": {"files": [sample_path("zvv_pu140.parquet")], "held_out": 0.2},
+    "inputs": ["pt", "abs_eta", "is_photon", "hard_pt_0.2", "hard_max_0.2", "nearest_hard_dr"],
+    "tokens": {"neutral_pt_min": 2.0, "pileup_pt_min": 5.0},
+    "network": {"layers": 2, "groups": 2, "width": 16, "heads": 2, "feed_forward": 16, "band": 5},
+    "recipe": {"steps": 60, "crops": 8, "crop": 128, "validate_every": 10, "learning_rate": 3e-3,
+               "warm_up": 5, "threads": 1},
+}  # fmt: skip
+
+PROGRAM = """
+import json, pathlib, sys
+from puma_coffea.training.config import Config
+from puma_coffea.training.loop import Trainer
+config = Config.model_validate(json.loads(sys.argv[1]))
+Trainer(config, pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])).run()
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory, cache):
+    """A training from beginning to end in one process."""
+    threads = torch.get_num_threads()
+    folder = tmp_path_factory.mktemp("straight")
+    trainer = Trainer(Config.model_validate(SMALL), folder, cache)
+    trainer.run()
+    torch.set_num_threads(threads)
+    return folder
+
+
+def curve(folder):
+    with (folder / "log.csv").open() as file:
+        return {
+            int(r["step"]): (float(r["loss"]), float(r["held_out"])) for r in csv.DictReader(file)
+        }
+
+
+def test_the_loss_falls_and_the_physics_improves(straight):
+    rows = curve(straight)
+    assert len(rows) == 6
+    assert rows[60][0] < 0.7 * rows[10][0]
+    assert rows[60][1] < rows[10][1]
+
+
+def command(folder, cache):
+    import json
+
+    return ["-c", PROGRAM, json.dumps(SMALL), str(folder), str(cache)]
+
+
+def test_a_killed_training_goes_on_as_if_nothing_had_happened(straight, tmp_path, cache):
+    program = subprocess.Popen([sys.executable, *command(tmp_path, cache)])
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and (
+        not (tmp_path / "log.csv").exists() or len(curve(tmp_path)) < 2
+    ):
+        time.sleep(0.02)
+    program.kill()
+    program.wait()
+    assert 2 <= len(curve(tmp_path)) < 6
+    subprocess.run([sys.executable, *command(tmp_path, cache)], check=True)
+    resumed, whole = curve(tmp_path), curve(straight)
+    assert set(resumed) == set(whole)
+    for step, (loss, figure) in whole.items():
+        assert resumed[step] == (pytest.approx(loss, rel=1e-5), pytest.approx(figure, rel=1e-5))
+
+
+def test_two_processes_give_the_curve_of_one(straight, tmp_path, cache):
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    _, _, *arguments = command(tmp_path / "out", cache)
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [*launcher, str(script), *arguments], check=True, env=environment, capture_output=True
+    )
+    both, one = curve(tmp_path / "out"), curve(straight)
+    assert set(both) == set(one)
+    for step, (loss, figure) in one.items():
+        assert both[step] == (pytest.approx(loss, rel=1e-3), pytest.approx(figure, rel=1e-3))
+
+
+def test_the_exported_model_is_the_one_that_was_judged_best(straight, tmp_path):
+    model = Puma.load(export_model(straight, tmp_path / "model"))
+    assert model.card.training["steps"] == 60
+    assert model.card.training["samples"] == ["zvv_pu140.parquet"]
+    pf = candidates(open_events(sample_path("zvv_pu140")))[:2]
+    weights = model(pf)
+    neutral = pf.vertex < 0
+    assert ak.all(weights[neutral & (pf.pt < 2)] == 0)
+    near, far = (
+        ak.mean(weights[neutral & (pf.pt > 5) & (pf.hard_fraction > 0.5) == side])
+        for side in (True, False)
+    )
+    assert near > far
+
+
+def test_a_folder_of_another_network_is_refused(straight, cache):
+    other = Config.model_validate(SMALL | {"network": SMALL["network"] | {"width": 8}})
+    with pytest.raises(BadConfig, match="made with another 'network'"):
+        Trainer(other, straight, cache)
+
+
+def test_something_else_than_a_checkpoint_is_refused(tmp_path):
+    (tmp_path / "checkpoint.pt").write_text("no")
+    with pytest.raises(BadConfig, match="no checkpoint of a training"):
+        export_model(tmp_path, tmp_path / "model")
+
+
+def test_schedules():
+    flat = Recipe(steps=1000, warm_up=9, learning_rate=1.0)
+    assert [round(learning_rate(flat, s), 3) for s in (0, 9, 500, 950, 999)] == [
+        0.1,
+        1,
+        1,
+        0.5,
+        0.01,
+    ]
+    cycle = Recipe(schedule="cyclical", cycle=100, learning_rate=1.0, cycle_decay=0.97)
+    assert learning_rate(cycle, 50) == pytest.approx(1)
+    assert learning_rate(cycle, 150) == pytest.approx(0.97)
+    assert learning_rate(cycle, 25) == pytest.approx(0.5)
