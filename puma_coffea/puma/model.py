@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 from functools import partial
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from puma_coffea.puma.card import CARD, SCRIPT, WEIGHTS, Card, parse_card, read_
 from puma_coffea.puma.inputs import prepare
 
 DEFAULT = "puma"
-SHIPPED = Path(__file__).parents[1] / "models"
+SHIPPED = Path(str(resources.files("puma_coffea.models")))
 
 # Of this process, by identity and device: coffea unpickles its processor for every chunk, and a
 # model must not be read and built again each time.

@@ -59,6 +59,8 @@ class Recipe(_Strict):
     averaging: float = Field(0.999, ge=0, lt=1)
     """Decay of the running average of the parameters, which is what is validated and shipped."""
     validate_every: int = Field(500, ge=1)
+    validate_events: int = Field(300, ge=1)
+    """Events of each judging sample, at most."""
     patience: int = Field(40, ge=1)
     """Validations without improvement before the training stops."""
     seed: int = 1

@@ -155,7 +155,7 @@ class Trainer:
     def _validate(self, loss: float) -> None:
         row: dict[str, Any] = {"step": self.step, "seconds": round(self.seconds), "loss": loss}
         for name, store in self.judges.items():
-            row[name] = missing_momentum(self.average, store).ratio
+            row[name] = missing_momentum(self.average, store, self.recipe.validate_events).ratio
         figure = sum(row[name] for name in self.judges) / len(self.judges)
         if figure < self.best:
             self.best, self.since_best = figure, 0

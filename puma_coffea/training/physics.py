@@ -20,11 +20,15 @@ class Figure(NamedTuple):
 
 
 @torch.inference_mode()
-def missing_momentum(network: nn.Module, store: TokenStore) -> Figure:
-    """Width of the network's pTmiss residual on whole events, and its ratio to PUPPI's."""
+def missing_momentum(network: nn.Module, store: TokenStore, limit: int) -> Figure:
+    """Width of the network's pTmiss residual on whole events, and its ratio to PUPPI's.
+
+    At most ``limit`` events are judged, spread over the store.
+    """
     network.eval()
+    chosen = np.unique(np.linspace(0, len(store) - 1, min(limit, len(store))).astype(np.int64))
     residual = np.array(store.base)
-    for event in range(len(store)):
+    for event in chosen:
         here = slice(store.offsets[event], store.offsets[event + 1])
         x = torch.from_numpy(np.asarray(store.x[here], np.float32))[None]
         weights = network(x)[0].numpy() if x.shape[1] else np.zeros(0)
@@ -33,7 +37,7 @@ def missing_momentum(network: nn.Module, store: TokenStore) -> Figure:
         )
         phi = store.columns["phi"][here]
         residual[event] -= [np.sum(pt * np.cos(phi)), np.sum(pt * np.sin(phi))]
-    width, puppi = component_width(residual), component_width(store.puppi)
+    width, puppi = component_width(residual[chosen]), component_width(store.puppi[chosen])
     return Figure(width / puppi, width, puppi)
 
 
