@@ -12,7 +12,7 @@ from coffea import processor
 from puma_coffea.accumulation import add_numbers
 from puma_coffea.candidates import candidates, physical
 from puma_coffea.exact import ExactSums
-from puma_coffea.exceptions import NoEvents, NotDelphesFile, PumaCoffeaError
+from puma_coffea.exceptions import NoEvents, NotDelphesFile, PumaCoffeaError, UnknownVertexing
 from puma_coffea.histograms import histograms
 from puma_coffea.methods import method
 from puma_coffea.opening import first_line, unreadable
@@ -91,6 +91,12 @@ class PileupProcessor(processor.ProcessorABC):  # type: ignore[misc]
 
     def _read(self, events: ak.Array) -> tuple[Any, Any, Any]:
         if is_sample_rows(events):
+            if self.vertexing != "truth":
+                msg = (
+                    f"Parquet samples hold the vertex association they were made with; vertexing "
+                    f"{self.vertexing!r} cannot be had from them. Use the ROOT files, or 'truth'."
+                )
+                raise UnknownVertexing(msg)
             return candidates_of(events), truth_of(events), _event_weights(events)
         pf, true = candidates(events, vertexing=self.vertexing), truth(events)
         return pf, true, _event_weights(events)

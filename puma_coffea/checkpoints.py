@@ -18,6 +18,7 @@ import cloudpickle
 from coffea.processor import CheckpointerABC
 
 import puma_coffea
+import puma_coffea.processors
 from puma_coffea.methods import Weigher
 
 # Named one by one: the schema adds entries of its own to the metadata while a chunk is read.
@@ -70,8 +71,9 @@ class Checkpoints(CheckpointerABC):  # type: ignore[misc]
 def settings_hash(weighers: dict[str, Weigher], **settings: Any) -> str:
     """Hash of the package's code, the methods and other settings."""
     digest = hashlib.sha256()
-    for file in sorted(Path(puma_coffea.__file__).parent.rglob("*.py")):
-        digest.update(file.read_bytes())
+    for package in (puma_coffea, puma_coffea.processors):  # apart in an editable install
+        for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
+            digest.update(file.read_bytes())
     for name, weigher in weighers.items():
         digest.update(f"{name}={_identity(weigher)}".encode())
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())

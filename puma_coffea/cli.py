@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -60,7 +63,7 @@ def run(
     executor: Annotated[str, typer.Option(help="iterative, futures or dask.")] = "iterative",
     workers: Annotated[int, typer.Option(help="Processes of futures and of a local dask.")] = 2,
     scheduler: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
-    chunksize: Annotated[int, typer.Option(help="Events per chunk, at most.")] = 200,
+    chunksize: Annotated[int, typer.Option(help="Events per chunk, at most.")] = 100,
     max_events: Annotated[int | None, typer.Option(help="Events per dataset, at most.")] = None,
     skip_bad_files: Annotated[
         bool, typer.Option("--skip-bad-files", help="Leave out what cannot be read, and say so.")
@@ -200,6 +203,118 @@ def evaluate(
         command = f"puma-coffea evaluate {' '.join(inputs)} --methods {methods}"
         write_evaluation(results, names, command, json_file)
         Console().print(f"Figures: {json_file}", highlight=False)
+
+
+@app.command()
+def weights(
+    inputs: Annotated[list[str], typer.Argument(metavar="FILES...", help="As for run.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the weights.")],
+    methods: Annotated[
+        str, typer.Option("--methods", "--method", help="Methods, separated by commas.")
+    ] = "puma",
+    form: Annotated[str, typer.Option("--format", help="parquet, root or both.")] = "both",
+    vertexing: Annotated[str, typer.Option(help="truth, reco or reference.")] = "truth",
+    chunksize: Annotated[int, typer.Option(help="Events in memory at a time.")] = 100,
+) -> None:
+    """Every candidate's weight as Parquet, and as ROOT friend trees beside the original's."""
+    from puma_coffea.weights_io import write_weights
+
+    sys.path.insert(0, "")  # a user's own method stands in the current folder
+    with _file_progress() as progress:
+        written = write_weights(
+            inputs,
+            output,
+            methods=[name.strip() for name in methods.split(",") if name.strip()],
+            vertexing=vertexing,
+            form=form,
+            chunksize=chunksize,
+            progress=progress,
+        )
+    for path in written:
+        Console().print(f"Weights: {path}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def display(
+    file: Annotated[str, typer.Argument(help="A Delphes file or a Parquet sample.")],
+    event: Annotated[int, typer.Option("--event", "-n", help="Its number in the file.")] = 0,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Picture; default NAME_eventN.png.")
+    ] = None,
+    method: Annotated[str, typer.Option(help="Whose weights are shown.")] = "puma",
+    vertexing: Annotated[str, typer.Option(help="truth, reco or reference.")] = "truth",
+) -> None:
+    """Draw an event in the eta-phi plane: cluster order, true weights, weights of a method."""
+    from puma_coffea.display import display as draw
+
+    sys.path.insert(0, "")
+    path = draw(file, event, output, method_name=method, vertexing=vertexing)
+    Console().print(f"Picture: {path}", highlight=False, soft_wrap=True)
+
+
+models = typer.Typer(invoke_without_command=True, help="The shipped models, and any model folder.")
+app.add_typer(models, name="models")
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+
+@models.callback()
+def _models(context: typer.Context, as_json: AsJson = False) -> None:
+    if context.invoked_subcommand is None:
+        list_(as_json)
+
+
+@models.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """The models that come with the package."""
+    from puma_coffea.puma.catalogue import list_models, models_table
+
+    _answer(list_models(), models_table, as_json)
+
+
+@models.command()
+def show(
+    model: Annotated[str, typer.Argument(metavar="NAME|FOLDER", help="Name, folder or .pt file.")],
+    as_json: AsJson = False,
+) -> None:
+    """The card of a model."""
+    from puma_coffea.puma.catalogue import card_table, show_model
+
+    _answer(show_model(model), card_table, as_json)
+
+
+@models.command()
+def verify(
+    model: Annotated[str, typer.Argument(metavar="NAME|FOLDER", help="Name, folder or .pt file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Check a model's card, the hash of every file, and that the numbers fit the card."""
+    from puma_coffea.puma.catalogue import verdict, verify_model
+
+    _answer(verify_model(model), verdict, as_json)
+
+
+def _answer(answer: Any, shown: Callable[[Any], Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(answer))
+    else:
+        Console().print(shown(answer), highlight=False)
+
+
+@contextmanager
+def _file_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Bars on a terminal's standard error, one for each file; call with file, done, in all."""
+    from rich.progress import Progress
+
+    bars = Progress(console=Console(stderr=True), disable=not sys.stderr.isatty())
+    tasks: dict[str, Any] = {}
+
+    def update(file: str, done: int, total: int) -> None:
+        if file not in tasks:
+            tasks[file] = bars.add_task(Path(file).name, total=total)
+        bars.update(tasks[file], completed=done)
+
+    with bars:
+        yield update
 
 
 def main() -> None:

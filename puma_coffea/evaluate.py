@@ -49,7 +49,8 @@ def evaluate(
     Returns
     -------
     dict
-        dataset -> method -> figures, all plain numbers (GeV where they have a unit).
+        dataset -> method -> figures, all plain numbers (GeV where they have a unit). Every event
+        counts once: event weights are not used.
     """
     names = list(dict.fromkeys([reference, *methods]))
     weighers = {name: method(name) for name in names}

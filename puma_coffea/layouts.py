@@ -18,8 +18,8 @@ from puma_coffea.vertexing import VERTEXING, Vertexing
 
 Source = str | float | Callable[[Any], Any]
 
-# Masses in GeV (PDG 2024) of the charged particles a tracker sees, by absolute PDG id.
-TRACK_MASSES: dict[int, float] = {
+# Masses in GeV (PDG 2024) of long-lived particles, by absolute PDG id.
+MASSES: dict[int, float] = {
     11: 0.00051099895,
     13: 0.1056583755,
     211: 0.13957039,
@@ -29,19 +29,23 @@ TRACK_MASSES: dict[int, float] = {
     3222: 1.18937,
     3312: 1.32171,
     3334: 1.67245,
+    130: 0.497611,
+    310: 0.497611,
+    2112: 0.93956542052,
+    3122: 1.115683,
 }
 
 
 def mass_of(pid: Any) -> Any:
-    """Mass in GeV by PDG id: tabulated for tracks, the pion's for other charged ids, 0 for 22 and 0.
+    """Mass in GeV by PDG id: tabulated, 0 for 22 and 0 (towers), the pion's for others.
 
     >>> import numpy as np
     >>> mass_of(np.array([13, -211, 22, 0])).round(3).tolist()
     [0.106, 0.14, 0.0, 0.0]
     """
     absolute = np.abs(np.asarray(pid))
-    masses = np.where((absolute == 22) | (absolute == 0), 0.0, TRACK_MASSES[211])
-    for code, mass in TRACK_MASSES.items():
+    masses = np.where((absolute == 22) | (absolute == 0), 0.0, MASSES[211])
+    for code, mass in MASSES.items():
         masses[absolute == code] = mass
     return masses
 

@@ -2,7 +2,7 @@
 
 The columns are ``pt, eta, phi, pid, charge, vertex`` and optionally ``y`` (hard energy
 fraction) per candidate, ``npv``, ``gen_met_x, gen_met_y``, ``boson_pt, boson_phi`` (NaN:
-none) per event, and ``genjet_pt, genjet_eta, genjet_phi, genjet_mass``. ``docs/parquet.md``
+none) per event, and ``genjet_pt, genjet_eta, genjet_phi, genjet_mass``. ``docs/input.md``
 describes them.
 """
 
@@ -20,13 +20,14 @@ import numpy as np
 from puma_coffea.candidates import assemble
 from puma_coffea.exceptions import NoEvents, NotParquetSample
 from puma_coffea.layouts import mass_of
-from puma_coffea.truth import momentum2d, momentum4d
+from puma_coffea.truth import momentum2d, momentum4d, no_products
 
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
 _CANDIDATES = ("pt", "eta", "phi", "pid", "charge", "vertex", "npv")
 _TRUTH = ("gen_met_x", "gen_met_y")
 _BOSON = ("boson_pt", "boson_phi")
+_PRODUCTS = tuple(f"boson_products_{name}" for name in ("pt", "eta", "phi", "mass", "charge"))
 _GENJETS = ("genjet_pt", "genjet_eta", "genjet_phi", "genjet_mass")
 
 
@@ -37,7 +38,7 @@ def read_candidates(path: Paths) -> ak.Array:
 
 def read_truth(path: Paths) -> ak.Array:
     """Truth of a Parquet sample (path, glob or list of them), as from ``truth()``."""
-    return truth_of(_read(path, _TRUTH, (*_BOSON, *_GENJETS, "y")))
+    return truth_of(_read(path, _TRUTH, (*_BOSON, *_PRODUCTS, *_GENJETS, "y")))
 
 
 def is_sample_rows(events: ak.Array) -> bool:
@@ -64,13 +65,14 @@ def truth_of(rows: ak.Array) -> ak.Array:
         ak.to_numpy(rows[n]) if n in rows.fields else np.full(len(rows), np.nan, np.float32)
         for n in _BOSON
     )
-    empty = ak.unflatten(np.zeros(0, np.float32), np.zeros(len(rows), np.int64))
     fields: dict[str, Any] = {
         "met": momentum2d(np.hypot(x, y), np.arctan2(y, x)),
         "boson": ak.mask(momentum2d(pt, phi), np.isfinite(pt)),
-        # The samples at hand have bosons that decay to neutrinos only.
-        "boson_products": momentum4d(empty, empty, empty, empty),
+        "boson_products": no_products(len(rows)),
     }
+    if all(n in rows.fields for n in _PRODUCTS):
+        *momentum, charge = (rows[n] for n in _PRODUCTS)
+        fields["boson_products"] = ak.with_field(momentum4d(*momentum), charge, "charge")
     if all(n in rows.fields for n in _GENJETS):
         fields["jets"] = momentum4d(*(rows[n] for n in _GENJETS))
     if "y" in rows.fields:
@@ -92,6 +94,8 @@ def rows_of(events: ak.Array, candidates: ak.Array, truth: ak.Array) -> ak.Array
         columns[f"boson_{name}"] = ak.fill_none(
             ak.values_astype(truth["boson"][name], np.float32), np.nan
         )
+    products = truth["boson_products"]
+    columns |= {name: products[name.removeprefix("boson_products_")] for name in _PRODUCTS}
     if "jets" in truth.fields:
         columns |= {name: truth["jets"][name.removeprefix("genjet_")] for name in _GENJETS}
     if "Event" in events.fields:

@@ -170,9 +170,9 @@ def _distribution(
     return figure
 
 
-def _binning(quantity: Quantity, halves: list[float], bins: int) -> tuple[int, Any]:
+def _binning(quantity: Quantity, halves: list[float | None], bins: int) -> tuple[int, Any]:
     """Number of fine cells per drawn bin; all drawn edges and the range that is shown."""
-    known = sorted(h for h in halves if math.isfinite(h) and h > 0)
+    known = sorted(h for h in halves if h)
     if quantity.low < 0:
         reach = 4 * known[len(known) // 3] if known else quantity.high
         low, high = -min(reach, quantity.high), min(reach, quantity.high)
@@ -194,7 +194,7 @@ def _recoil(plt: Any, table: dict[str, Any], dataset: str, styles: dict[str, Any
     shift = np.linspace(-0.15, 0.15, len(styles))
     tops = []
     for offset, (method, style) in zip(shift, styles.items(), strict=True):
-        bins = [b for b in table[method]["recoil_bins"] if b["events"] >= 3 and b["resolution"] > 0]
+        bins = [b for b in table[method]["recoil_bins"] if b["events"] >= 3 and b["resolution"]]
         if not bins:
             continue
         high = [b["high"] if math.isfinite(b["high"]) else 2 * b["low"] for b in bins]

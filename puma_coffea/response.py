@@ -54,20 +54,31 @@ class Recoil:
 
 
 def summary(sums: Mapping[str, ExactSums], methods: Sequence[str]) -> dict[str, Any]:
-    """Plain numbers: dataset -> method -> quantities' spreads and the recoil, bin by bin."""
+    """Plain numbers: dataset -> method -> quantities' spreads and the recoil, bin by bin.
+
+    What is not defined (the width of a quantity that no event has) is None.
+    """
     table: dict[str, Any] = {}
     for dataset in sorted(sums):
         table[dataset] = {}
         for method in methods:
             if sums[dataset].value(("moment", method, "met_x", ALL, 0)) == 0:
                 continue
-            spreads = {q.name: asdict(spread(sums[dataset], method, q.name)) for q in QUANTITIES}
-            bins = [asdict(each) for each in recoil_bins(sums[dataset], method)]
+            spreads = {q.name: _plain(spread(sums[dataset], method, q.name)) for q in QUANTITIES}
+            bins = [_plain(each) for each in recoil_bins(sums[dataset], method)]
             table[dataset][method] = spreads | {
-                "recoil": asdict(recoil_in(sums[dataset], method, ALL)),
+                "recoil": _plain(recoil_in(sums[dataset], method, ALL)),
                 "recoil_bins": bins,
             }
     return table
+
+
+def _plain(figures: Spread | Recoil) -> dict[str, Any]:
+    """The figures as a dictionary, None for what is not defined: NaN would differ from itself."""
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in asdict(figures).items()
+    }
 
 
 def spread(sums: ExactSums, method: str, name: str) -> Spread:
@@ -96,8 +107,9 @@ def recoil_in(sums: ExactSums, method: str, b: int) -> Recoil:
         return Recoil(low, high, 0, NAN, NAN, NAN, NAN, NAN, NAN)
     total = sums.fraction(("moment", method, "u_parallel", b, 0))
     pt = sums.fraction(("cross", method, b)) / total
-    if parallel == 0 or pt == 0:
-        return Recoil(low, high, n, float(pt), 0.0, NAN, NAN, NAN, NAN)
+    if parallel >= 0 or pt <= 0:  # a recoil that does not point against the boson has no scale
+        response = float(-parallel / pt) if pt > 0 else NAN
+        return Recoil(low, high, n, float(pt), response, NAN, NAN, NAN, NAN)
     alpha = -pt / parallel
     closure = float((pt + Fraction(float(alpha)) * parallel) / pt)
     second, fourth = (

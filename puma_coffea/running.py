@@ -57,7 +57,7 @@ def run(
     workers: int = 2,
     scheduler: str | None = None,
     client: Any = None,
-    chunksize: int = 200,
+    chunksize: int = 100,
     max_events: int | None = None,
     skip_bad_files: bool = False,
     root: bool = False,
@@ -79,7 +79,7 @@ def run(
     scheduler, client
         Address of a running dask scheduler, or a client; default a local cluster.
     chunksize
-        Largest number of events in a chunk: 200 events of 8300 candidates need about 0.5 GB.
+        Largest number of events in a chunk: 100 events of 8300 candidates need 0.7 GB per worker.
     max_events
         Largest number of events per dataset.
     skip_bad_files
@@ -120,7 +120,7 @@ def prepare(
     executor: str = "iterative",
     workers: int = 2,
     scheduler: str | None = None,
-    chunksize: int = 200,
+    chunksize: int = 100,
     max_events: int | None = None,
     status: bool = True,
 ) -> dict[str, Any]:
@@ -133,8 +133,13 @@ def prepare(
     dict
         ``events``, their number, and ``files``, the set of paths.
     """
+    datasets = read_fileset(inputs)
+    already = [file for dataset in datasets.values() for file in dataset.files if is_parquet(file)]
+    if already:
+        msg = f"{already[0]} is a Parquet file already; prepare takes Delphes ROOT files."
+        raise BadConfig(msg)
     folder = prepare_folder(Path(output))
-    plan = plan_chunks(read_fileset(inputs), chunksize, max_events, skip_bad_files=False)
+    plan = plan_chunks(datasets, chunksize, max_events, skip_bad_files=False)
     with _progress(status), _executor(executor, workers, scheduler, None, status) as engine:
         return _run_items(plan.items, ParquetWriter(folder, vertexing), engine, "root", None)
 
@@ -291,13 +296,13 @@ def _executor(
 
 def _dask_client(workers: int, scheduler: str | None) -> Any:
     try:
-        from distributed import Client, LocalCluster
+        from distributed import Client
     except ImportError:
         msg = "The dask executor needs dask: pip install 'puma-coffea[dask]'."
         raise BadConfig(msg) from None
     if scheduler is None:
-        cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
-        return Client(cluster)
+        # A client made this way owns its cluster, and closes it.
+        return Client(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
     try:
         return Client(scheduler, timeout="10s")
     except (OSError, ValueError, TimeoutError) as error:

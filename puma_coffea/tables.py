@@ -18,7 +18,7 @@ def component_width(row: dict[str, Any]) -> tuple[float, float]:
     x, y = row["met_x"], row["met_y"]
     width = _both(row, "width")
     if not width > 0:
-        return width, math.nan
+        return width, 0.0
     error = math.hypot(x["width"] * x["width_error"], y["width"] * y["width_error"]) / (2 * width)
     return width, error
 

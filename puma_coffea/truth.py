@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import awkward as ak
@@ -11,8 +12,11 @@ import vector
 from puma_coffea.candidates import refuse_lazy
 from puma_coffea.exceptions import MissingCollection
 from puma_coffea.layouts import LAYOUTS, Source
+from puma_coffea.vertexing import has_final_state
 
 vector.register_awkward()
+
+logger = logging.getLogger(__name__)
 
 NEUTRINOS = (12, 14, 16, 18)
 # Invisible particles of common models: dark matter of simplified models, sneutrinos,
@@ -79,6 +83,12 @@ def momentum4d(pt: Any, eta: Any, phi: Any, mass: Any) -> ak.Array:
     return ak.zip({"pt": pt, "eta": eta, "phi": phi, "mass": mass}, with_name="Momentum4D")
 
 
+def no_products(events: int) -> ak.Array:
+    """An empty list of decay products for each event."""
+    empty = ak.unflatten(np.zeros(0, np.float32), np.zeros(events, np.int64))
+    return ak.with_field(momentum4d(empty, empty, empty, empty), empty, "charge")
+
+
 def _met(events: ak.Array) -> ak.Array:
     """GenMissingET, except where invisible particles beyond neutrinos exist.
 
@@ -112,8 +122,7 @@ def _boson(events: ak.Array) -> tuple[ak.Array, ak.Array]:
         none = ak.mask(
             momentum2d(np.zeros(len(events)), np.zeros(len(events))), np.zeros(len(events), bool)
         )
-        empty = ak.unflatten(np.zeros(0), np.zeros(len(events), np.int64))
-        return none, momentum4d(empty, empty, empty, empty)
+        return none, no_products(len(events))
     particles = events["Particle"]
     hard = _origin(particles) == 0
     species = abs(particles["PID"])
@@ -127,6 +136,11 @@ def _boson(events: ak.Array) -> tuple[ak.Array, ak.Array]:
     chosen = hard & (species == code) & (code > 0)
     last = ak.firsts(particles[chosen][:, ::-1])
     boson = momentum2d(last["PT"], last["Phi"])
+    if not has_final_state(particles) and len(events) > 0:
+        logger.warning(
+            "'Particle' is a filtered list: visible decay products of the boson are unknown"
+        )
+        chosen = chosen & False
     return boson, _visible_descendants(particles, chosen)
 
 

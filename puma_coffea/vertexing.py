@@ -60,8 +60,11 @@ def referenced_vertex(events: ak.Array, tracks: Any) -> Any:
         raise MissingCollection(msg)
     particles = events["Particle"]
     reference = tracks["Particle"]["ref"]
-    if ak.count(particles["fUniqueID"]) == 0 and ak.count(reference) > 0:
-        msg = "The branch 'Particle' is empty: the tracks' references cannot be followed."
+    if ak.count(reference) > 0 and not has_final_state(particles):
+        msg = (
+            "The branch 'Particle' is empty or filtered (it has no stable charged hadron), so the "
+            "tracks' references cannot be followed; write the complete list in the Delphes card."
+        )
         raise MissingCollection(msg)
     is_pileup = (
         ak.to_numpy(ak.flatten(particles["IsPU"])) != 0
@@ -71,6 +74,17 @@ def referenced_vertex(events: ak.Array, tracks: Any) -> Any:
     keys, wanted = _event_keys(particles["fUniqueID"]), _event_keys(reference)
     hard = np.isin(wanted, keys[~is_pileup])
     return ak.unflatten(np.where(hard, 0, 1), ak.num(reference, axis=1))
+
+
+def has_final_state(particles: Any) -> bool:
+    """Whether a list of generated particles holds the final state, not only a choice of it.
+
+    Delphes cards may store leptons, heavy quarks and the hard process alone; then references lead
+    nowhere and mothers are counted in a list that is not there.
+    """
+    pid = np.abs(ak.to_numpy(ak.flatten(particles["PID"])))
+    stable = ak.to_numpy(ak.flatten(particles["Status"])) == 1
+    return bool(np.any(stable & np.isin(pid, (211, 321, 2212))))
 
 
 VERTEXING: Mapping[str, Vertexing] = {

@@ -130,3 +130,14 @@ def test_a_dask_awkward_array_is_a_type_error():
             call(lazy)
         assert isinstance(error.value, TypeError)
         assert "dask-awkward" in sentence_of(error)
+
+
+def test_references_into_a_filtered_list_of_particles_are_not_followed():
+    events = open_events(sample_path("ttbar_pu140"))
+    leptons = events.Particle[abs(events.Particle.PID) < 20]
+    filtered = ak.with_field(
+        events[["EFlowTrack", "EFlowPhoton", "EFlowNeutralHadron"]], leptons, "Particle"
+    )
+    with pytest.raises(MissingCollection) as error:
+        candidates(filtered, vertexing="reference")
+    assert "filtered" in sentence_of(error)

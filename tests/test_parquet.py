@@ -78,3 +78,18 @@ def test_delphes_missing_et_comes_out_of_the_rounded_columns(shared):
     ours = met(pf, method("none")(pf))
     assert ak.max(abs(ours.px - rows.delphes_met_x)) < 1  # columns are rounded to 0.4 % in pT
     assert ak.max(abs(ours.py - rows.delphes_met_y)) < 1
+
+
+def test_visible_decay_products_survive_the_way_through_parquet(tmp_path):
+    from puma_coffea.parquet import rows_of
+    from puma_coffea.truth import momentum2d, momentum4d
+
+    path = write_sample(tmp_path / "a.parquet")
+    pf, boson = read_candidates(path), momentum2d([40.0, 50.0], [1.0, 2.0])
+    products = momentum4d([[30.0, 12.0], []], [[0.5, 0.0], []], [[0.3, 0.1], []], [[0.1, 0.1], []])
+    products = ak.with_field(products, [[1, -1], []], "charge")
+    true = ak.zip({"met": boson, "boson": boson, "boson_products": products}, depth_limit=1)
+    ak.to_parquet(rows_of(ak.Array({"x": [0, 0]}), pf, true), tmp_path / "b.parquet")
+    again = read_truth(tmp_path / "b.parquet").boson_products
+    assert again.charge.to_list() == [[1, -1], []]
+    assert again.pt.to_list() == [[30.0, 12.0], []]

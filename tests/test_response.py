@@ -98,3 +98,9 @@ def test_cells_are_half_open():
         1200,
         600,
     ]
+
+
+def test_a_recoil_that_does_not_point_against_the_boson_has_no_resolution():
+    whole = recoil_in(filled(boson_pt=[50], u_parallel=[5], u_perpendicular=[3]), "m", ALL)
+    assert whole.response == pytest.approx(-0.1)
+    assert np.isnan(whole.resolution)

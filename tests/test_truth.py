@@ -47,11 +47,11 @@ def test_dark_matter_counts_as_invisible():
 
 
 def test_leptons_and_their_radiation_are_products_of_the_boson():
-    # 0: Z, 1: mu-, 2: photon radiated by it, 3: mu+, 4: photon of the rest of the event
+    # 0: Z, 1: mu-, 2: photon radiated by it, 3: mu+, 4 and 5: photon and pion of the rest
     particles = ak.zip(
-        {"PID": [[23, 13, 22, -13, 22]], "Status": [[62, 1, 1, 1, 1]], "IsPU": [[0] * 5],
-         "PT": [[50.0, 30.0, 1.0, 25.0, 9.0]], "Phi": [[0.0] * 5], "Eta": [[0.0] * 5],
-         "Mass": [[91.0, 0.1, 0.0, 0.1, 0.0]], "M1": [[-1, 0, 1, 0, 99]], "Charge": [[0, -1, 0, 1, 0]]}
+        {"PID": [[23, 13, 22, -13, 22, 211]], "Status": [[62, 1, 1, 1, 1, 1]], "IsPU": [[0] * 6],
+         "PT": [[50.0, 30.0, 1.0, 25.0, 9.0, 2.0]], "Phi": [[0.0] * 6], "Eta": [[0.0] * 6],
+         "Mass": [[91.0, 0.1, 0.0, 0.1, 0.0, 0.1]], "M1": [[-1, 0, 1, 0, 99, 99]], "Charge": [[0, -1, 0, 1, 0, 1]]}
     )  # fmt: skip
     true = truth(ak.zip({"Particle": particles}, depth_limit=1))
     assert true.boson_products.pt.to_list() == [[30.0, 1.0, 25.0]]

@@ -67,13 +67,18 @@ def method(name: str) -> Weigher:
 
 def _imported(module: str, name: str) -> Weigher:
     try:
-        function: Weigher = getattr(import_module(module), name)
+        found = import_module(module)
+        function: Weigher = getattr(found, name)
     except (ImportError, AttributeError, ValueError) as error:
         msg = (
             f"There is no method '{module}:{name}' ({error}); known are {', '.join(method_names())}, "
             "and 'module:function' for a function that can be imported."
         )
         raise UnknownMethod(msg) from error
+    import cloudpickle
+
+    # The user's module need not be on the workers: its functions travel with the processor.
+    cloudpickle.register_pickle_by_value(found)
     return function
 
 

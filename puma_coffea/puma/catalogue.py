@@ -99,3 +99,11 @@ def card_table(card: dict[str, Any]) -> Table:
             f"{metric['value']:g}{error}   {metric['command']}",
         )
     return table
+
+
+def verdict(verified: dict[str, Any]) -> str:
+    """The result of :func:`verify_model` in a sentence."""
+    return (
+        f"Model '{verified['name']}' is intact: {', '.join(verified['files'])}; "
+        f"{verified['parameters']:,} parameters, identity {verified['identity'][:12]}."
+    )

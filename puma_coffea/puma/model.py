@@ -7,6 +7,7 @@ import os
 import shutil
 from functools import partial
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,13 @@ import awkward as ak
 import numpy as np
 from numpy.typing import NDArray
 
-from puma_coffea.exceptions import BadConfig, BadModelCard, BadOutput, ModelHashMismatch
+from puma_coffea.exceptions import (
+    BadConfig,
+    BadModelCard,
+    BadOutput,
+    MissingExtra,
+    ModelHashMismatch,
+)
 from puma_coffea.flat import Flat, weigh
 from puma_coffea.opening import first_line
 from puma_coffea.puma.card import CARD, SCRIPT, WEIGHTS, Card, parse_card, read_card
@@ -93,6 +100,7 @@ class Puma:
         ModelHashMismatch
             A file that is not the one its card was made for.
         """
+        _require_torch()
         name = os.fspath(name_or_path) if name_or_path is not None else DEFAULT
         shipped = False
         if Path(name).suffix == ".pt":
@@ -130,7 +138,9 @@ class Puma:
         except (ValueError, RuntimeError, KeyError, SafetensorError) as error:
             msg = f"Model '{self.card.name}': card and numbers do not fit ({first_line(error)})."
             raise BadModelCard(msg) from error
-        wrong = [name for name, tensor in network.state_dict().items() if not tensor.isfinite().all()]
+        wrong = [
+            name for name, tensor in network.state_dict().items() if not tensor.isfinite().all()
+        ]
         if wrong:
             msg = f"Model '{self.card.name}': {wrong[0]} holds numbers that are not finite."
             raise BadModelCard(msg)
@@ -245,7 +255,15 @@ def _shipped_model(name: str, identity: str, device: str, charged: Any) -> Puma:
 
 
 def _carried_model(card: str, weights: bytes, device: str, charged: Any) -> Puma:
+    _require_torch()
     return Puma(parse_card(card, "the model sent here"), weights, device=device, charged=charged)
+
+
+def _require_torch() -> None:
+    for package in ("torch", "safetensors"):
+        if find_spec(package) is None:
+            msg = f"PUMA needs the package {package}: pip install 'puma-coffea[puma]'."
+            raise MissingExtra(msg)
 
 
 def _engine(model: Puma) -> Any:

@@ -42,7 +42,7 @@ class Crops:
 
     def __init__(self, stores: list[TokenStore], recipe: Recipe, edge: int) -> None:
         self.stores, self.recipe, self.edge = stores, recipe, edge
-        self._centres = [_centres(store) for store in stores]
+        self._centres = [neutrals_by_pt(store) for store in stores]
         sizes = np.array([len(found) for found in self._centres], dtype=np.float64)
         self._share = sizes / sizes.sum()
         # Loss weights of order one, whatever the cap: the mean of pT^alpha over drawn centres.
@@ -83,7 +83,7 @@ class Crops:
         return np.asarray(store.x[here], np.float32), target, weight
 
 
-def _centres(store: TokenStore) -> Any:
+def neutrals_by_pt(store: TokenStore) -> Any:
     """Neutral tokens, thinned so that a draw among them prefers hard ones."""
     rng = np.random.default_rng(0)
     pt = np.asarray(store.columns["pt"])

@@ -34,6 +34,10 @@ class Recipe(_Strict):
     """Optimisation."""
 
     steps: int = Field(60_000, ge=1)
+    alone_steps: int = Field(0, ge=0)
+    """The first of the steps see single candidates, without attention."""
+    singles: int = Field(8192, ge=1)
+    """Candidates in a batch of those."""
     crops: int = Field(16, ge=1)
     """Crops in a batch, over all processes."""
     crop: int = Field(512, ge=32)
@@ -54,8 +58,6 @@ class Recipe(_Strict):
     """Exponent of pT in the loss's weight."""
     pt_cap: float = Field(50.0, gt=0)
     """GeV; harder candidates weigh as much as this."""
-    teacher: float = Field(0.0, ge=0, le=1)
-    """Share of boosted trees' weights in the target (0: the truth alone)."""
     averaging: float = Field(0.999, ge=0, lt=1)
     """Decay of the running average of the parameters, which is what is validated and shipped."""
     validate_every: int = Field(500, ge=1)
@@ -114,6 +116,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "inputs": STRONG,
         "tokens": {"neutral_pt_min": 0.8, "pileup_pt_min": 2.0},
         "network": {"layers": 4, "groups": 4, "width": 64, "feed_forward": 128, "dropout": 0.05},
+        "recipe": {"alone_steps": 10_000},
     },
     "paper": {
         "inputs": PAPER,

@@ -23,7 +23,8 @@ from torch.nn import functional
 
 from puma_coffea.exceptions import BadConfig
 from puma_coffea.puma.network import MaskedBatchNorm, NetworkConfig, PumaNetwork
-from puma_coffea.training.batches import Batch, Crops
+from puma_coffea.training.alone import Singles, alone_logits, silence_attention
+from puma_coffea.training.batches import Crops
 from puma_coffea.training.config import Config, Recipe
 from puma_coffea.training.data import TokenStore, expand, key_of, overlaid, read_batches, store_for
 from puma_coffea.training.physics import missing_momentum
@@ -56,8 +57,11 @@ class Trainer:
         folder.mkdir(parents=True, exist_ok=True)
         stores, self.judges = _stores(config, cache or folder / "cache", self.rank)
         self.crops = Crops(stores, self.recipe, edge=config.network.band)
+        self.singles = Singles(stores, self.recipe) if self.recipe.alone_steps else None
         shape = NetworkConfig(inputs=len(config.inputs), **config.network.model_dump())
         self.network = PumaNetwork(shape)
+        if self.singles is not None:
+            silence_attention(self.network)
         self.average = copy.deepcopy(self.network)
         self.optimiser = torch.optim.AdamW(
             self.network.parameters(),
@@ -96,8 +100,8 @@ class Trainer:
         self.optimiser.zero_grad(set_to_none=True)
         total = 0.0
         for part in range(self.recipe.accumulate):
-            batch = self.crops(self.step * self.recipe.accumulate + part, self.rank, self.world)
-            loss = self._loss(batch) / self.recipe.accumulate
+            number = self.step * self.recipe.accumulate + part
+            loss = self._loss(number) / self.recipe.accumulate
             loss.backward()
             total += float(loss.detach())
         total = self._sum_gradients(total)
@@ -106,16 +110,24 @@ class Trainer:
         self._average()
         return total
 
-    def _loss(self, batch: Batch) -> Tensor:
-        logits = self.network.logits(batch.x, batch.mask)
+    def _loss(self, number: int) -> Tensor:
+        """Loss of this process's part of a batch; the parts of all processes add up."""
+        if self.singles is not None and self.step < self.recipe.alone_steps:
+            batch, size = self.singles(number, self.rank, self.world), self.recipe.singles
+            logits = alone_logits(self.network, batch)
+        else:
+            batch, size = (
+                self.crops(number, self.rank, self.world),
+                self.recipe.crops * self.recipe.crop,
+            )
+            logits = self.network.logits(batch.x, batch.mask)
         if self.recipe.loss == "squared":
             each = (torch.sigmoid(logits) - batch.target) ** 2
         else:
             each = functional.binary_cross_entropy_with_logits(
                 logits, batch.target, reduction="none"
             )
-        # Per crop, so that the parts of several processes add up to the whole.
-        return (each * batch.weight).sum() / (self.recipe.crops * self.recipe.crop)
+        return (each * batch.weight).sum() / size
 
     def _sum_gradients(self, loss: float) -> float:
         if self.world == 1:

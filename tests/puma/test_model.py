@@ -15,7 +15,13 @@ from puma.models import INPUTS, untrained
 
 import puma_coffea.puma.model as model_module
 from puma_coffea import Puma, method
-from puma_coffea.exceptions import BadConfig, BadModelCard, BadOutput, ModelHashMismatch
+from puma_coffea.exceptions import (
+    BadConfig,
+    BadModelCard,
+    BadOutput,
+    MissingExtra,
+    ModelHashMismatch,
+)
 from puma_coffea.puma.card import CARD, SCRIPT, WEIGHTS, Tokens
 from puma_coffea.puma.export import export_program
 from puma_coffea.puma.inputs import prepare
@@ -210,14 +216,25 @@ def test_a_worker_with_an_altered_file_refuses_by_name(shipped):
         pickle.loads(sent)
 
 
-def test_another_model_travels_with_its_numbers(model, folder, ttbar):
+def test_another_model_travels_with_its_numbers(model, folder):
     sent = pickle.dumps(Puma.load(folder, charged="model", device="cpu"))
     shutil.rmtree(folder)
     code = "import pickle, sys; m = pickle.load(sys.stdin.buffer); print(m.identity, m.charged, m.device)"
-    answer = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", code], input=sent, capture_output=True, check=True
+    )
     expected = pickle.loads(sent)
     assert answer.stdout.decode().split() == [expected.identity, "model", "cpu"]
     assert len(sent) < len(model._weights) + 5000
+
+
+@pytest.mark.parametrize("package", ["torch", "safetensors"])
+def test_a_missing_package_is_named_with_its_remedy(model, folder, monkeypatch, package):
+    sent = pickle.dumps(model)
+    monkeypatch.setitem(sys.modules, package, None)
+    for use in (lambda: method(f"puma:{folder}"), lambda: pickle.loads(sent)):
+        with pytest.raises(MissingExtra, match=rf"PUMA needs the package {package}: pip install"):
+            use()
 
 
 def test_a_model_is_built_once_per_process(model, ttbar, monkeypatch):
@@ -271,7 +288,9 @@ def test_the_order_of_the_card_is_used(ttbar):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-def test_torchscript_safetensors_and_torch_export_agree_on_real_events(model, folder, ttbar, tmp_path):
+def test_torchscript_safetensors_and_torch_export_agree_on_real_events(
+    model, folder, ttbar, tmp_path
+):
     import torch
 
     from puma_coffea.flat import flatten

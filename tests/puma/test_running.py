@@ -63,9 +63,7 @@ def test_a_dask_cluster_that_loses_a_worker_changes_no_bit(reference, folder, cl
 
     killer = Thread(target=kill_one)
     killer.start()
-    result = puma_run(
-        folder, tmp_path / "out", chunksize=2, executor="dask", scheduler=address
-    )
+    result = puma_run(folder, tmp_path / "out", chunksize=2, executor="dask", scheduler=address)
     killer.join()
     assert workers[0].wait(timeout=10) == -signal.SIGKILL
     assert_same_output(result, reference)

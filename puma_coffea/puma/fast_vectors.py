@@ -1,0 +1,323 @@
+"""Vector arithmetic for numba kernels: the inner loops of the network, register by register.
+
+Numba leaves it to LLVM to find the vectors in a loop, and LLVM keeps no tile of a matrix product
+in registers by itself. Here the few inner loops are written as LLVM instructions on vectors of
+``LANES`` numbers instead; LLVM still assigns registers and turns them into AVX-512, AVX2, NEON
+or whatever the machine has. Every function takes flat float32 arrays, each followed by the place
+where it is to start, and distances ("row", "tile") counted in numbers, never in bytes.
+
+A *tile* is ``LANES`` places of the sequence next to each other in one vector; TILES of them are
+worked on together. Numba's cache does not see a change of this file: kernels that use it say so.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.binding
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+_CPU = llvmlite.binding.get_host_cpu_features()
+_AVX512 = bool(_CPU.get("avx512f"))
+_X86 = "sse2" in _CPU
+LANES = 16 if _AVX512 else 8 if _CPU.get("avx2") else 4
+"""Numbers in a vector register."""
+TILES = 3
+"""Tiles that share a weight in a matrix product."""
+ROWS = 4 if _X86 and not _AVX512 else 8
+"""Rows of a matrix product that share an input: ROWS x TILES sums stay in registers (16 or 32)."""
+SCORES = 8 if _X86 and not _AVX512 else 16
+"""Scores of a query summed at once."""
+MIXED = 8
+"""Features of the mixed values summed at once."""
+
+_FLOAT = ir.FloatType()
+_INT = ir.IntType(32)
+_VECTOR = ir.VectorType(_FLOAT, LANES)
+_INTS = ir.VectorType(_INT, LANES)
+_INDEX = ir.IntType(types.intp.bitwidth)
+
+ROUND = 1.5 * 2.0**23  # a float32 this large has no binary places: adding it rounds
+LARGEST = 126.0  # 2 to this power and its inverse are normal numbers
+
+
+def _power_of_two() -> list[float]:
+    """Polynomial of degree 6 for 2^x on [-1/2, 1/2], relative error 2e-9, highest power first."""
+    nodes = np.cos(np.pi * (np.arange(64) + 0.5) / 64) / 2
+    return [float(c) for c in np.polyfit(nodes, 2.0**nodes, 6, w=2.0**-nodes)]
+
+
+class Vectors:
+    """Writes vector instructions at the place where an intrinsic is called."""
+
+    def __init__(self, builder: Any) -> None:
+        self.builder = builder
+
+    def index(self, *terms: Any) -> Any:
+        """Sum of places; a pair is a product."""
+        total = _INDEX(0)
+        for term in terms:
+            if isinstance(term, tuple):
+                factors = [_INDEX(f) if isinstance(f, int) else f for f in term]
+                value = self.builder.mul(*factors)
+            else:
+                value = _INDEX(term) if isinstance(term, int) else term
+            total = self.builder.add(total, value)
+        return total
+
+    def _address(self, array: Any, place: Any, kind: Any) -> Any:
+        return self.builder.bitcast(self.builder.gep(array, [place]), kind.as_pointer())
+
+    def load(self, array: Any, *place: Any) -> Any:
+        """LANES numbers."""
+        return self.builder.load(self._address(array, self.index(*place), _VECTOR), align=4)
+
+    def store(self, value: Any, array: Any, *place: Any) -> None:
+        self.builder.store(value, self._address(array, self.index(*place), _VECTOR), align=4)
+
+    def spread(self, array: Any, *place: Any) -> Any:
+        """One number in all lanes."""
+        return self.splat(self.builder.load(self._address(array, self.index(*place), _FLOAT)))
+
+    def splat(self, number: Any) -> Any:
+        if isinstance(number, float):
+            return _VECTOR([np.float32(number)] * LANES)
+        first = self.builder.insert_element(_VECTOR(ir.Undefined), number, _INT(0))
+        zeros = ir.VectorType(_INT, LANES)([0] * LANES)
+        return self.builder.shuffle_vector(first, _VECTOR(ir.Undefined), zeros)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """a b + c, fused where the machine can."""
+        kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+        name = f"llvm.fmuladd.v{LANES}f32"
+        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        return self.builder.call(function, [a, b, c])
+
+    def root(self, a: Any) -> Any:
+        kind = ir.FunctionType(_VECTOR, [_VECTOR])
+        name = f"llvm.sqrt.v{LANES}f32"
+        return self.builder.call(
+            cgutils.get_or_insert_function(self.builder.module, kind, name), [a]
+        )
+
+    def larger(self, a: Any, b: Any) -> Any:
+        return self.builder.select(self.builder.fcmp_ordered(">", a, b), a, b)
+
+    def smaller(self, a: Any, b: Any) -> Any:
+        return self.builder.select(self.builder.fcmp_ordered("<", a, b), a, b)
+
+    def power_of_two(self, x: Any, above: bool = True) -> Any:
+        """2^x; x is cut to +-126, from above only where it may be positive."""
+        x = self.larger(x, self.splat(-LARGEST))
+        if above:
+            x = self.smaller(x, self.splat(LARGEST))
+        shifted = self.builder.fadd(x, self.splat(ROUND))
+        rest = self.builder.fsub(x, self.builder.fsub(shifted, self.splat(ROUND)))
+        first, *others = _power_of_two()
+        value = self.splat(first)
+        for coefficient in others:
+            value = self.fma(value, rest, self.splat(coefficient))
+        exponent = self.builder.shl(self.builder.bitcast(shifted, _INTS), _INTS([23] * LANES))
+        return self.builder.bitcast(
+            self.builder.add(self.builder.bitcast(value, _INTS), exponent), _VECTOR
+        )
+
+    def variable(self, value: Any) -> Any:
+        """A value that changes in a loop; LLVM makes it a register."""
+        return cgutils.alloca_once_value(self.builder, value)
+
+    def get(self, variable: Any) -> Any:
+        return self.builder.load(variable)
+
+    def set(self, variable: Any, value: Any) -> None:
+        self.builder.store(value, variable)
+
+    @contextmanager
+    def loop(self, count: Any) -> Iterator[Any]:
+        with cgutils.for_range(self.builder, count) as loop:
+            yield loop.index
+
+
+def _vectorised(write: Callable[..., None]) -> Any:
+    """Intrinsic from a function that writes its instructions, given pointers and integers."""
+
+    def typed(_context: Any, *kinds: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            arguments = [
+                context.make_array(kind)(context, builder, value).data
+                if isinstance(kind, types.Array)
+                else context.cast(builder, value, kind, types.intp)
+                if isinstance(kind, types.Integer)
+                else value
+                for kind, value in zip(signature.args, values, strict=True)
+            ]
+            write(Vectors(builder), *arguments)
+            return context.get_dummy_value()
+
+        return types.void(*kinds), generate
+
+    typed.__name__, typed.__doc__ = write.__name__, write.__doc__
+    # Numba asks for the names of the arguments; the first one, Vectors, is its typing context.
+    typed.__signature__ = inspect.signature(write)  # type: ignore[attr-defined]
+    return intrinsic(typed)
+
+
+def _product(v: Vectors, onto: bool, w: Any, w0: Any, x: Any, x0: Any, place: Any, out: Any) -> None:
+    x_row, x_tile, out0, out_row, out_tile, inner = place
+    cells = [(m, t) for m in range(ROWS) for t in range(TILES)]
+    where = {(m, t): v.index(out0, (m, out_row), (t, out_tile)) for m, t in cells}
+    sums = {}
+    for m, t in cells:
+        start = v.spread(w, w0, m)
+        sums[m, t] = v.variable(
+            v.builder.fadd(start, v.load(out, where[m, t])) if onto else start
+        )
+    with v.loop(inner) as k:
+        columns = [v.load(x, x0, (k, x_row), (t, x_tile)) for t in range(TILES)]
+        for m in range(ROWS):
+            weight = v.spread(w, w0, (k, ROWS), ROWS + m)
+            for t in range(TILES):
+                v.set(sums[m, t], v.fma(weight, columns[t], v.get(sums[m, t])))
+    for cell in cells:
+        v.store(v.get(sums[cell]), out, where[cell])
+
+
+@_vectorised
+def product(v: Vectors, w: Any, w0: Any, x: Any, x0: Any, x_row: Any, x_tile: Any,
+            out: Any, out0: Any, out_row: Any, out_tile: Any, inner: Any) -> None:  # fmt: skip
+    """ROWS rows of a linear layer for TILES tiles; ``w`` as :func:`pack_linear` has it."""
+    _product(v, False, w, w0, x, x0, (x_row, x_tile, out0, out_row, out_tile, inner), out)
+
+
+@_vectorised
+def product_onto(v: Vectors, w: Any, w0: Any, x: Any, x0: Any, x_row: Any, x_tile: Any,
+                 out: Any, out0: Any, out_row: Any, out_tile: Any, inner: Any) -> None:  # fmt: skip
+    """The same, added to what is there."""
+    _product(v, True, w, w0, x, x0, (x_row, x_tile, out0, out_row, out_tile, inner), out)
+
+
+def _scores(many: int) -> Any:
+    def scores(v: Vectors, qkv: Any, q: Any, k: Any, row: Any, size: Any,
+               hidden: Any, hidden0: Any, out: Any, out0: Any) -> None:  # fmt: skip
+        sums = [v.variable(v.load(hidden, hidden0, o)) for o in range(many)]
+        with v.loop(size) as f:
+            query = v.load(qkv, q, (f, row))
+            for o, total in enumerate(sums):
+                v.set(total, v.fma(query, v.load(qkv, k, (f, row), o), v.get(total)))
+        for o, total in enumerate(sums):
+            v.store(v.get(total), out, out0, o * LANES)
+
+    return _vectorised(scores)
+
+
+# Scores of a tile of queries with the keys at SCORES offsets in a row, or at one.
+scores_wide, scores_single = _scores(SCORES), _scores(1)
+
+
+@_vectorised
+def softmax(v: Vectors, shares: Any, count: Any) -> None:
+    """Scores (logarithms to base 2) to shares, not yet divided by their sum: its inverse follows."""
+    top = v.variable(v.load(shares, 0))
+    with v.loop(count) as o:
+        v.set(top, v.larger(v.get(top), v.load(shares, (o, LANES))))
+    total = v.variable(v.splat(0.0))
+    with v.loop(count) as o:
+        score = v.builder.fsub(v.load(shares, (o, LANES)), v.get(top))
+        share = v.power_of_two(score, above=False)
+        v.store(share, shares, (o, LANES))
+        v.set(total, v.builder.fadd(v.get(total), share))
+    v.store(v.builder.fdiv(v.splat(1.0), v.get(total)), shares, (count, LANES))
+
+
+def _mix(many: int) -> Any:
+    def mix(v: Vectors, qkv: Any, values: Any, row: Any, shares: Any, count: Any,
+            out: Any, out0: Any) -> None:  # fmt: skip
+        sums = [v.variable(v.splat(0.0)) for _ in range(many)]
+        with v.loop(count) as o:
+            share = v.load(shares, (o, LANES))
+            for f, total in enumerate(sums):
+                value = v.load(qkv, values, (f, row), o)
+                v.set(total, v.fma(share, value, v.get(total)))
+        inverse = v.load(shares, (count, LANES))
+        for f, total in enumerate(sums):
+            v.store(v.builder.fmul(v.get(total), inverse), out, out0, f * LANES)
+
+    return _vectorised(mix)
+
+
+# Values of a tile of queries mixed by their shares: MIXED features, or one.
+mix_wide, mix_single = _mix(MIXED), _mix(1)
+
+
+@_vectorised
+def normalise(v: Vectors, x: Any, x0: Any, tile: Any, width: Any, eps: Any,
+              gain: Any, gain0: Any, out: Any, out0: Any) -> None:  # fmt: skip
+    """LayerNorm of TILES tiles; gains are followed by offsets."""
+    zero, one = v.splat(0.0), v.splat(1.0)
+    count = v.splat(v.builder.sitofp(width, _FLOAT))
+    sums = [v.variable(zero) for _ in range(TILES)]
+    with v.loop(width) as f:
+        for t, total in enumerate(sums):
+            v.set(total, v.builder.fadd(v.get(total), v.load(x, x0, (f, LANES), (t, tile))))
+    means = [v.builder.fdiv(v.get(total), count) for total in sums]
+    squares = [v.variable(zero) for _ in range(TILES)]
+    with v.loop(width) as f:
+        for t, total in enumerate(squares):
+            off = v.builder.fsub(v.load(x, x0, (f, LANES), (t, tile)), means[t])
+            v.set(total, v.fma(off, off, v.get(total)))
+    scales = []
+    for total in squares:
+        variance = v.builder.fadd(v.builder.fdiv(v.get(total), count), v.spread(eps, 0))
+        scales.append(v.builder.fdiv(one, v.root(variance)))
+    with v.loop(width) as f:
+        factor, offset = v.spread(gain, gain0, f), v.spread(gain, gain0, width, f)
+        for t, scale in enumerate(scales):
+            off = v.builder.fsub(v.load(x, x0, (f, LANES), (t, tile)), means[t])
+            value = v.fma(v.builder.fmul(off, scale), factor, offset)
+            v.store(value, out, out0, (f, LANES), (t, tile))
+
+
+@_vectorised
+def gelu(v: Vectors, x: Any, count: Any) -> None:
+    """GELU (tanh form) of ``count`` vectors, in place: x / (1 + 2^(-c (x + 0.044715 x^3)))."""
+    c = -2 * np.sqrt(2 / np.pi) / np.log(2)
+    with v.loop(count) as i:
+        value = v.load(x, (i, LANES))
+        square = v.builder.fmul(value, value)
+        slope = v.fma(square, v.splat(float(0.044715 * c)), v.splat(float(c)))
+        power = v.power_of_two(v.builder.fmul(value, slope))
+        result = v.builder.fdiv(value, v.builder.fadd(power, v.splat(1.0)))
+        v.store(result, x, (i, LANES))
+
+
+@_vectorised
+def relu_scaled(v: Vectors, x: Any, x0: Any, width: Any, gain: Any) -> None:
+    """max(x, 0) times a gain plus an offset, row by row of one tile, in place."""
+    with v.loop(width) as f:
+        value = v.larger(v.load(x, x0, (f, LANES)), v.splat(0.0))
+        value = v.fma(value, v.spread(gain, f), v.spread(gain, width, f))
+        v.store(value, x, x0, (f, LANES))
+
+
+@_vectorised
+def decode(v: Vectors, x: Any, x0: Any, width: Any, w: Any, out: Any, out0: Any) -> None:
+    """Sigmoid of the last linear layer for one tile; ``w`` ends with its bias."""
+    logit = v.variable(v.spread(w, width))
+    with v.loop(width) as f:
+        v.set(logit, v.fma(v.load(x, x0, (f, LANES)), v.spread(w, f), v.get(logit)))
+    scaled = v.builder.fmul(v.get(logit), v.splat(float(-1 / np.log(2))))
+    power = v.builder.fadd(v.power_of_two(scaled), v.splat(1.0))
+    v.store(v.builder.fdiv(v.splat(1.0), power), out, out0)
+
+
+@_vectorised
+def shift(v: Vectors, x: Any, rows: Any, row: Any, distance: Any, count: Any) -> None:
+    """Move ``count`` vectors of each row from ``distance`` to the row's beginning."""
+    with v.loop(rows) as r, v.loop(count) as i:
+        v.store(v.load(x, (r, row), distance, (i, LANES)), x, (r, row), (i, LANES))
