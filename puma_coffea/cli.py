@@ -172,11 +172,16 @@ def export(
     metrics: Annotated[
         Path | None, typer.Option(help="Figures for the card, from 'puma-coffea evaluate --json'.")
     ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(help="Fit a calibration to held-out events; the training's cache."),
+    ] = None,
 ) -> None:
     """Make a model folder of a training's best parameters."""
     from puma_coffea.training.command import export_model
 
-    Console().print(f"Model: {export_model(checkpoint, output, metrics)}", highlight=False)
+    path = export_model(checkpoint, output, metrics, calibrate)
+    Console().print(f"Model: {path}", highlight=False)
 
 
 @app.command()

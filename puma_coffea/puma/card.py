@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from puma_coffea.exceptions import BadModelCard, ModelHashMismatch
 
@@ -58,6 +60,35 @@ class Network(_Strict):
     dropout: float = 0.0
 
 
+class Calibration(_Strict):
+    """A correction of the network's weights, fitted to the vector sums of held-out events.
+
+    w + c w + a w (1 - w) + b w (1 - w) (1 - 2 w), kept within [0, 1]; c by region of abs(eta).
+    """
+
+    edges: tuple[float, ...] = (1.5, 3.0, 4.0)
+    """Between the regions of abs(eta)."""
+    c: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
+    a: float = 0.0
+    b: float = 0.0
+
+    @model_validator(mode="after")
+    def _one_c_per_region(self) -> Self:
+        if len(self.c) != len(self.edges) + 1:
+            msg = f"{len(self.edges)} edges need {len(self.edges) + 1} values of c"
+            raise ValueError(msg)
+        return self
+
+    def __call__(self, weights: NDArray[np.float32], abs_eta: Any) -> Any:
+        """Corrected weights."""
+        w = weights.astype(np.float64)
+        c = np.asarray(self.c)[np.searchsorted(self.edges, abs_eta, side="right")]
+        spread = w * (1 - w)
+        return np.clip(w + c * w + spread * (self.a + self.b * (1 - 2 * w)), 0, 1).astype(
+            np.float32
+        )
+
+
 class Metric(_Strict):
     """A figure, and the command that makes it again."""
 
@@ -79,6 +110,7 @@ class Card(_Strict):
     ordering: Ordering = Ordering()
     tokens: Tokens = Tokens()
     network: Network
+    calibration: Calibration | None = None
     training: dict[str, Any] = {}
     """Samples, events, settings and command of the training; empty if untrained."""
     metrics: tuple[Metric, ...] = ()
@@ -104,7 +136,12 @@ class Card(_Strict):
 
     def settings(self) -> str:
         """What decides a weight besides the numbers, as text that can be hashed."""
-        chosen = self.model_dump(mode="json", include={"inputs", "ordering", "tokens", "network"})
+        # None is left out: a card without calibration means what it did before there was one.
+        chosen = self.model_dump(
+            mode="json",
+            exclude_none=True,
+            include={"inputs", "ordering", "tokens", "network", "calibration"},
+        )
         return json.dumps(chosen, sort_keys=True)
 
     def sealed(self, files: dict[str, bytes]) -> Card:

@@ -283,6 +283,9 @@ def _weights(model: Puma, flat: Flat) -> NDArray[np.float32]:
     for (index, _), weights in zip(events, found, strict=True):
         values[index] = weights
     np.clip(values, 0, 1, out=values)
+    if model.card.calibration is not None:
+        calibrated = model.card.calibration(values, np.abs(flat.eta))
+        values = np.where(flat.neutral, calibrated, values)
     values = values if model.charged == "model" else flat.by_vertex(values)
     return np.where(_without_pileup(flat), np.float32(1), values)
 

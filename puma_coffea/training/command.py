@@ -16,8 +16,11 @@ from puma_coffea.exceptions import BadConfig
 from puma_coffea.puma.export import weights_bytes
 from puma_coffea.puma.model import Puma
 from puma_coffea.puma.network import NetworkConfig, PumaNetwork
+from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.config import Config, read_config
-from puma_coffea.training.loop import CHECKPOINT, Trainer
+from puma_coffea.training.loop import CHECKPOINT, Trainer, held_out_store
+
+logger = logging.getLogger(__name__)
 
 
 def train_with_progress(path: Path, folder: Path, preset: str, cache: Path | None) -> float:
@@ -41,8 +44,14 @@ def train_with_progress(path: Path, folder: Path, preset: str, cache: Path | Non
         return trainer.run(report)
 
 
-def export_model(checkpoint: Path, folder: Path, metrics: Path | None = None) -> Path:
-    """Model folder with the best parameters of a training and a filled card."""
+def export_model(
+    checkpoint: Path, folder: Path, metrics: Path | None = None, calibrate: Path | None = None
+) -> Path:
+    """Model folder with the best parameters of a training and a filled card.
+
+    ``calibrate`` is the training's cache of tokens; if given, a calibration is fitted to the
+    held-out events.
+    """
     path = checkpoint / CHECKPOINT if checkpoint.is_dir() else checkpoint
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
@@ -54,6 +63,13 @@ def export_model(checkpoint: Path, folder: Path, metrics: Path | None = None) ->
     network = PumaNetwork(NetworkConfig(inputs=len(config.inputs), **config.network.model_dump()))
     network.load_state_dict(state["best_state"] or state["average"])
     card = config.card().model_copy(update={"training": _training(config, state)})
+    if calibrate is not None:
+        store = held_out_store(config, calibrate)
+        calibration, before, after = fit_calibration(network, store, config.inputs)
+        logger.info(
+            "calibration: width %.2f GeV before, %.2f after (held-out events)", before, after
+        )
+        card = card.model_copy(update={"calibration": calibration})
     if metrics is not None:
         card = card.model_copy(update={"metrics": _metrics(metrics)})
     return Puma(card, weights_bytes(network)).save(folder)

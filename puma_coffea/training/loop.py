@@ -262,26 +262,17 @@ def _stores(
         distributed.barrier()
     data, card = config.data, config.card()
     files = expand(data.files)
-    period = round(1 / data.held_out) if data.held_out else 0
-
-    def held(index: Any) -> Any:
-        return index % period == period - 1 if period else index < 0
-
-    def kept(index: Any) -> Any:
-        return ~held(index)
-
-    key = {"held_out": data.held_out}
-    stores = [store_for(read_batches(files, kept), card, cache, key_of(files, part="train", **key))]
+    kept = Split(data.held_out).kept
+    key = key_of(files, part="train", held_out=data.held_out)
+    stores = [store_for(read_batches(files, kept), card, cache, key)]
     if data.overlays:
         hard = expand(data.hard_files)
-        more = key_of(files + hard, part="overlay", count=data.overlays, **key)
+        key = key_of(files + hard, part="overlay", count=data.overlays, held_out=data.held_out)
         made = overlaid(files, hard, data.overlays, config.recipe.seed, kept)
-        stores.append(store_for(made, card, cache, more))
+        stores.append(store_for(made, card, cache, key))
     judges = {}
-    if period:
-        judges["held_out"] = store_for(
-            read_batches(files, held), card, cache, key_of(files, part="held", **key)
-        )
+    if data.held_out:
+        judges["held_out"] = held_out_store(config, cache)
     if data.validation:
         validation = expand(data.validation)
         judges["validation"] = store_for(
@@ -293,3 +284,26 @@ def _stores(
     if rank == 0 and distributed.is_initialized():
         distributed.barrier()
     return stores, judges
+
+
+def held_out_store(config: Config, cache: Path) -> TokenStore:
+    """Tokens of the part of every training file that is not trained on."""
+    files = expand(config.data.files)
+    key = key_of(files, part="held", held_out=config.data.held_out)
+    events = read_batches(files, Split(config.data.held_out).held)
+    return store_for(events, config.card(), cache, key)
+
+
+class Split:
+    """Every so many-th event of a file is held out."""
+
+    def __init__(self, fraction: float) -> None:
+        self.period = round(1 / fraction) if fraction else 0
+
+    def held(self, index: Any) -> Any:
+        """Mask of the events that are held out."""
+        return index % self.period == self.period - 1 if self.period else index < 0
+
+    def kept(self, index: Any) -> Any:
+        """Mask of the events that are trained on."""
+        return ~self.held(index)

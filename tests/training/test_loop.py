@@ -14,9 +14,11 @@ import torch
 
 from puma_coffea import Puma, candidates, open_events, sample_path
 from puma_coffea.exceptions import BadConfig
+from puma_coffea.training.alone import alone_logits
+from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.command import export_model
 from puma_coffea.training.config import Config, Recipe
-from puma_coffea.training.loop import Trainer, learning_rate
+from puma_coffea.training.loop import Trainer, held_out_store, learning_rate
 
 SMALL = {
     "name": "small",
@@ -152,3 +154,35 @@ def test_schedules():
     assert learning_rate(cycle, 50) == pytest.approx(1)
     assert learning_rate(cycle, 150) == pytest.approx(0.97)
     assert learning_rate(cycle, 25) == pytest.approx(0.5)
+
+
+def test_single_candidates_come_first_and_attention_starts_from_there(tmp_path, cache):
+    recipe = SMALL["recipe"] | {"steps": 40, "alone_steps": 20, "singles": 512}
+    trainer = Trainer(Config.model_validate(SMALL | {"recipe": recipe}), tmp_path, cache)
+    batch = trainer.crops(0)
+    trainer.recipe = trainer.recipe.model_copy(update={"steps": 20})
+    trainer.run()
+    trainer.network.eval()
+    with torch.no_grad():
+        alone = alone_logits(trainer.network, batch)[batch.mask]
+        together = trainer.network.logits(batch.x, batch.mask)[batch.mask]
+    torch.testing.assert_close(alone, together)
+    trainer.recipe = trainer.recipe.model_copy(update={"steps": 40})
+    trainer.run()
+    assert any(layer.attention_out.weight.abs().max() > 0 for layer in trainer.network.layers)
+
+
+def test_a_calibration_narrows_the_residual_of_the_events_it_is_fitted_to(
+    straight, tmp_path, cache
+):
+    config = Config.model_validate(SMALL)
+    model = Puma.load(export_model(straight, tmp_path / "model", calibrate=cache))
+    plain = Puma.load(export_model(straight, tmp_path / "plain"))
+    store = held_out_store(config, cache)
+    calibration, before, after = fit_calibration(plain.network(), store, config.inputs)
+    assert model.card.calibration == calibration
+    assert after < before
+    pf = candidates(open_events(sample_path("zvv_pu140")))[:1]
+    neutral = pf.vertex < 0
+    expected = calibration(ak.to_numpy(plain(pf)[neutral][0]), abs(ak.to_numpy(pf.eta[neutral][0])))
+    assert model(pf)[neutral][0].to_list() == pytest.approx(expected.tolist())

@@ -1,0 +1,62 @@
+"""Fitting the card's calibration: least squares on the vector sums of held-out events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from puma_coffea.puma.card import Calibration
+from puma_coffea.puma.network import PumaNetwork
+from puma_coffea.training.data import NEUTRAL, TokenStore
+from puma_coffea.training.physics import component_width
+
+RIDGE = 0.02  # pull of each parameter towards 0, in units of the number of events
+
+
+@torch.inference_mode()
+def fit_calibration(
+    network: PumaNetwork, store: TokenStore, inputs: tuple[str, ...]
+) -> tuple[Calibration, float, float]:
+    """The calibration, and the width of the pTmiss residual (GeV) before and after it.
+
+    Each event's residual is linear in the parameters; those that minimise the sum of its squares
+    over the store are taken.
+    """
+    edges = Calibration().edges
+    eta = inputs.index("abs_eta") if "abs_eta" in inputs else inputs.index("eta")
+    terms = np.zeros((len(store), 2, len(edges) + 3))
+    residual = np.array(store.base)
+    network.eval()
+    for event in range(len(store)):
+        here = slice(store.offsets[event], store.offsets[event + 1])
+        x = np.asarray(store.x[here], np.float32)
+        if len(x) == 0:
+            continue
+        w = network(torch.from_numpy(x)[None])[0].numpy().astype(np.float64)
+        neutral = store.columns["kind"][here] == NEUTRAL
+        pt, phi = np.where(neutral, store.columns["pt"][here], 0), store.columns["phi"][here]
+        direction = np.stack([pt * np.cos(phi), pt * np.sin(phi)])  # (2, tokens)
+        region = np.searchsorted(edges, np.abs(x[:, eta]), side="right")
+        spread = w * (1 - w)
+        basis = [w * (region == r) for r in range(len(edges) + 1)]
+        basis += [spread, spread * (1 - 2 * w)]
+        residual[event] -= direction @ w
+        terms[event] = direction @ np.stack(basis, axis=1)
+    return _solve(residual, terms, edges)
+
+
+def _solve(residual: Any, terms: Any, edges: Any) -> tuple[Calibration, float, float]:
+    design, target = terms.reshape(-1, terms.shape[2]), residual.reshape(-1)
+    scale = np.sqrt((design**2).mean(axis=0)) + 1e-12
+    scaled = design / scale
+    normal = scaled.T @ scaled + RIDGE * len(residual) * np.eye(scaled.shape[1])
+    theta = np.linalg.solve(normal, scaled.T @ target) / scale
+    after = residual - (terms @ theta)
+    *c, a, b = (float(round(value, 5)) for value in theta)
+    return (
+        Calibration(edges=edges, c=tuple(c), a=a, b=b),
+        component_width(residual),
+        component_width(after),
+    )
