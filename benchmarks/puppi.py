@@ -46,5 +46,9 @@ if __name__ == "__main__":
         weigh = method(name)
         weigh(pf)
         each = seconds(lambda weigh=weigh: weigh(pf)) / len(pf)
-        against = f", {DELPHES * unit / each:.0f} times faster than RunPUPPI" * name.startswith("puppi")
-        print(f"{name:18s} {each * 1e3:6.2f} ms per event, {each / unit:.3f} of the products{against}")
+        against = f", {DELPHES * unit / each:.0f} times faster than RunPUPPI" * name.startswith(
+            "puppi"
+        )
+        print(
+            f"{name:18s} {each * 1e3:6.2f} ms per event, {each / unit:.3f} of the products{against}"
+        )

@@ -44,7 +44,7 @@ def main(model="puma"):
     card = read_card(folder)
     network = PumaScript(str(folder / "model.pt"))
 
-    pf = candidates(open_events(sample_path("zvv_pu140")))[:4]
+    pf = candidates(open_events(sample_path("zvv_pu140")))[:3]
     _, usable, flat = flatten(pf)
     inputs = prepare(flat, card)
     tokens = ak.unflatten(ak.from_numpy(inputs.x, regulararray=True), np.diff(inputs.offsets))
@@ -53,6 +53,8 @@ def main(model="puma"):
     # Tokens stand in the order of the sequence; put each value at its candidate.
     weights = np.zeros(len(flat.pt), dtype=np.float32)
     weights[inputs.index] = ak.to_numpy(ak.flatten(values, axis=None))
+    if card.calibration is not None:  # stands in the card, not in model.pt
+        weights = np.where(flat.neutral, card.calibration(weights, np.abs(flat.eta)), weights)
     expected = ak.to_numpy(ak.flatten(Puma.load(folder, charged="model")(pf)))[usable]
     print(f"{len(pf)} events, {len(weights):,} candidates")
     print(f"largest difference from Puma.load(): {np.abs(weights - expected).max():.1e}")

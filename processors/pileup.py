@@ -22,7 +22,7 @@ from puma_coffea.response import summary
 from puma_coffea.truth import truth
 
 GOLD_STANDARD = "no pile-up"
-DEFAULT_METHODS = ("none", "chs", "softkiller", "puppi", "truth")
+DEFAULT_METHODS = ("none", "chs", "softkiller", "puppi", "puma", "truth")
 
 
 class PileupProcessor(processor.ProcessorABC):  # type: ignore[misc]

@@ -11,12 +11,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from puma_coffea.exceptions import PumaCoffeaError
 from puma_coffea.tables import summary_tables
 
 # As in puma_coffea.processors, which imports coffea: too heavy for --help.
-DEFAULT_METHODS = ("none", "chs", "softkiller", "puppi", "truth")
+DEFAULT_METHODS = ("none", "chs", "softkiller", "puppi", "puma", "truth")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -43,7 +44,9 @@ def demo(
         result = run_files([fileset], output, executor="futures", workers=workers, chunksize=20)
     for table in summary_tables(result):
         console.print(table)
-    console.print(f"Report: {write_report(result, output / 'report')}", highlight=False)
+    console.print(
+        f"Report: {write_report(result, output / 'report')}", highlight=False, soft_wrap=True
+    )
 
 
 @app.command()
@@ -91,7 +94,9 @@ def run(
     console = Console()
     for table in summary_tables(result):
         console.print(table)
-    console.print(f"Output: {output}/   Report: puma-coffea report {output}", highlight=False)
+    console.print(
+        f"Output: {output}/   Report: puma-coffea report {output}", highlight=False, soft_wrap=True
+    )
 
 
 @app.command()
@@ -107,7 +112,9 @@ def report(
     from puma_coffea.reporting import write_report
 
     target = output or (folder if folder.is_dir() else folder.parent) / "report"
-    Console().print(f"Report: {write_report(read_output(folder), target)}", highlight=False)
+    Console().print(
+        f"Report: {write_report(read_output(folder), target)}", highlight=False, soft_wrap=True
+    )
 
 
 @app.command()
@@ -181,7 +188,7 @@ def export(
     from puma_coffea.training.command import export_model
 
     path = export_model(checkpoint, output, metrics, calibrate)
-    Console().print(f"Model: {path}", highlight=False)
+    Console().print(f"Model: {path}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -207,7 +214,7 @@ def evaluate(
     if json_file is not None:
         command = f"puma-coffea evaluate {' '.join(inputs)} --methods {methods}"
         write_evaluation(results, names, command, json_file)
-        Console().print(f"Figures: {json_file}", highlight=False)
+        Console().print(f"Figures: {json_file}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -327,5 +334,8 @@ def main() -> None:
     try:
         app()
     except PumaCoffeaError as error:
-        Console(stderr=True).print(f"[bold red]puma-coffea:[/] {error}", highlight=False)
+        console = Console(stderr=True)
+        console.print(
+            f"[bold red]puma-coffea:[/] {escape(str(error))}", highlight=False, soft_wrap=True
+        )
         sys.exit(2)

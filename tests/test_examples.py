@@ -48,7 +48,6 @@ def output_of(*command):
     [
         ("add_puma.py", "12 events; pTmiss is"),
         ("puma_on_dask.py", "12 events on the cluster; the same in this process: True"),
-        ("torch_wrapper.py", "4 events, 32,336 candidates"),
     ],
 )
 def test_puma_script_runs_with_a_model_folder(script, expected, model):
@@ -62,8 +61,9 @@ def test_puma_script_runs_with_the_shipped_model(script):
 
 
 def test_torchscript_through_coffea_agrees_with_the_package(model):
-    difference = output_of(EXAMPLES / "torch_wrapper.py", model).split("Puma.load(): ")[1]
-    assert float(difference) < 1e-5
+    shown = output_of(EXAMPLES / "torch_wrapper.py", model)
+    assert "3 events" in shown
+    assert float(shown.split("Puma.load(): ")[1]) < 1e-5
 
 
 @pytest.mark.shared
