@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 # Tokens in a batch on a GPU, padding included: about 2 GB of activations at width 64.
 BATCH_TOKENS = 200_000
 
+# The CPU with torch, for comparison with the engine of this package that "cpu" means.
+TORCH_CPU = "torch-cpu"
+
 
 class TorchEngine:
     """A network on a device.
@@ -30,7 +33,7 @@ class TorchEngine:
     """
 
     def __init__(self, network: PumaNetwork, device: str) -> None:
-        self.device = torch.device(device)
+        self.device = torch.device("cpu" if device == TORCH_CPU else device)
         self.network = network.eval().to(self.device)
         if self.device.type == "cpu" and torch.get_num_threads() > 1:
             logger.info("PUMA runs on one thread; use several processes to use several cores")
@@ -92,6 +95,8 @@ def choose_device(device: str) -> str:
     """``"auto"`` is a GPU where torch sees one, else the CPU; any other name must be usable here."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == TORCH_CPU:
+        return device
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:

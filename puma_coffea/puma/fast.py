@@ -12,7 +12,7 @@ One event at a time on the calling thread, without BLAS: a weight depends on its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -37,31 +37,11 @@ from puma_coffea.puma.fast_vectors import (
     shift,
     softmax,
 )
+from puma_coffea.puma.fast_weights import NetworkShape, Parameters, check, pack, round_up
 
 GROUP = TILES * LANES  # places of a matrix product
 STEP = GROUP * -(-96 // GROUP)  # places whose keys and values of a head fit the first-level cache
 HIDDEN = np.float32(-1e30)  # score of a key that does not exist
-
-
-class NetworkShape(Protocol):
-    """What decides the shapes: ``NetworkConfig`` and the card's ``Network`` both have it."""
-
-    @property
-    def width(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def layers(self) -> int: ...
-    @property
-    def groups(self) -> int: ...
-    @property
-    def band(self) -> int: ...
-    @property
-    def feed_forward(self) -> int: ...
-    @property
-    def norm(self) -> str: ...
-    @property
-    def norm_eps(self) -> float: ...
 
 
 class Shape(NamedTuple):
@@ -78,24 +58,6 @@ class Shape(NamedTuple):
     reach: int
     """``band`` up to a multiple of LANES."""
     pre: bool
-
-
-class Parameters(NamedTuple):
-    """The network's numbers, packed; those of layers are (groups, ...)."""
-
-    input_norm: Any
-    """Scales of the inputs, then offsets."""
-    embed: Any
-    embed_norm: Any
-    query_key_value: Any
-    attention_out: Any
-    feed: Any
-    feed_out: Any
-    attention_norm: Any
-    feed_norm: Any
-    final_norm: Any
-    decode: Any
-    eps: Any
 
 
 class NumbaEngine:
@@ -120,12 +82,12 @@ class NumbaEngine:
         self.shape = Shape(
             inputs=int(inputs),
             width=int(width),
-            rows=_up(int(width), ROWS),
+            rows=round_up(int(width), ROWS),
             heads=config.heads,
             feed=config.feed_forward,
-            feed_rows=_up(config.feed_forward, ROWS),
+            feed_rows=round_up(config.feed_forward, ROWS),
             band=config.band,
-            reach=_up(config.band, LANES),
+            reach=round_up(config.band, LANES),
             pre=config.norm == "pre",
         )
         self.parameters = pack(config, tensors)
@@ -145,8 +107,17 @@ class NumbaEngine:
         hidden = np.full(2 * reach + steps * STEP, HIDDEN, dtype=np.float32)
         hidden[2 * reach : 2 * reach + length] = 0
         scratch = tuple(_aligned(size) for size in self.scratch_sizes())
-        forward(x.reshape(-1), self.uses, self.shape, self.parameters, steps, hidden, state,
-                weights, *scratch)  # fmt: skip
+        forward(
+            x.reshape(-1),
+            self.uses,
+            self.shape,
+            self.parameters,
+            steps,
+            hidden,
+            state,
+            weights,
+            *scratch,
+        )
         return weights[reach : reach + length]
 
     def scratch_sizes(self) -> tuple[int, ...]:
@@ -156,13 +127,9 @@ class NumbaEngine:
             GROUP * max(s.inputs, s.rows),
             GROUP * s.width,
             GROUP * s.feed_rows,
-            _up(3 * s.width, ROWS) * (2 * s.reach + STEP),
+            round_up(3 * s.width, ROWS) * (2 * s.reach + STEP),
             LANES * (2 * s.band + 2),
         )
-
-
-def _up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
 
 
 def _aligned(size: int) -> NDArray[np.float32]:
@@ -173,97 +140,22 @@ def _aligned(size: int) -> NDArray[np.float32]:
     return room[start : start + size]
 
 
-def check(config: NetworkShape, tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse numbers that are not those of a network of this shape."""
-    if config.width % config.heads:
-        msg = f"width {config.width} must be a multiple of heads {config.heads}"
-        raise ValueError(msg)
-    expected = tensor_shapes(config, tensors["embed.weight"].shape[-1])
-    for name in expected.keys() | tensors.keys():
-        if name not in expected or name not in tensors:
-            msg = f"{name} is {'missing' if name in expected else 'not part of the network'}"
-            raise ValueError(msg)
-        if tensors[name].shape != expected[name]:
-            msg = f"{name} has shape {tensors[name].shape} instead of {expected[name]}"
-            raise ValueError(msg)
-        if not np.isfinite(tensors[name]).all():
-            msg = f"{name} holds numbers that are not finite"
-            raise ValueError(msg)
-
-
-def tensor_shapes(config: NetworkShape, inputs: int) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of all numbers of a network."""
-    width, feed = config.width, config.feed_forward
-    shapes: dict[str, tuple[int, ...]] = {}
-    linear = {"embed": (width, inputs), "decode": (1, width)}
-    norms = ["final_norm"] if config.norm == "pre" else []
-    for g in range(config.groups):
-        layer = f"layers.{g}"
-        norms += [f"{layer}.attention_norm", f"{layer}.feed_norm"]
-        linear[f"{layer}.query_key_value"] = (3 * width, width)
-        linear[f"{layer}.attention_out"] = (width, width)
-        linear[f"{layer}.feed"] = (feed, width)
-        linear[f"{layer}.feed_out"] = (width, feed)
-    for name, (rows, columns) in linear.items():
-        shapes |= {f"{name}.weight": (rows, columns), f"{name}.bias": (rows,)}
-    for name in norms:
-        shapes |= {f"{name}.weight": (width,), f"{name}.bias": (width,)}
-    for name, size in (("input_norm", inputs), ("embed_norm", width)):
-        for part in ("weight", "bias", "running_mean", "running_var"):
-            shapes[f"{name}.{part}"] = (size,)
-        shapes[f"{name}.num_batches_tracked"] = ()
-    return shapes
-
-
-def pack(config: NetworkShape, tensors: Mapping[str, NDArray[Any]]) -> Parameters:
-    """The numbers in the order in which the kernels read them."""
-    numbers = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
-    # Scores come as logarithms to base 2, ready for the exponential.
-    query = (config.width / config.heads) ** -0.5 / np.log(2)
-    scale = np.repeat([query, 1, 1], config.width)
-
-    def linear(name: str, factor: Any = 1.0) -> NDArray[np.float32]:
-        weight, bias = numbers[f"{name}.weight"], numbers[f"{name}.bias"]
-        return pack_linear((weight.T * factor).T, bias * factor)
-
-    def affine(name: str) -> NDArray[np.float32]:
-        return np.concatenate([numbers[f"{name}.weight"], numbers[f"{name}.bias"]]).astype("f4")
-
-    def batch_norm(name: str) -> NDArray[np.float32]:
-        eps = 1e-5  # of torch's BatchNorm
-        factor = numbers[f"{name}.weight"] / np.sqrt(numbers[f"{name}.running_var"] + eps)
-        offset = numbers[f"{name}.bias"] - numbers[f"{name}.running_mean"] * factor
-        return np.concatenate([factor, offset]).astype("f4")
-
-    layers = [f"layers.{g}" for g in range(config.groups)]
-    decoder = np.append(numbers["decode.weight"][0], numbers["decode.bias"]).astype("f4")
-    return Parameters(
-        input_norm=batch_norm("input_norm"),
-        embed=linear("embed"),
-        embed_norm=batch_norm("embed_norm"),
-        query_key_value=np.stack([linear(f"{g}.query_key_value", scale) for g in layers]),
-        attention_out=np.stack([linear(f"{g}.attention_out") for g in layers]),
-        feed=np.stack([linear(f"{g}.feed") for g in layers]),
-        feed_out=np.stack([linear(f"{g}.feed_out") for g in layers]),
-        attention_norm=np.stack([affine(f"{g}.attention_norm") for g in layers]),
-        feed_norm=np.stack([affine(f"{g}.feed_norm") for g in layers]),
-        final_norm=affine("final_norm") if config.norm == "pre" else np.zeros(0, dtype="f4"),
-        decode=decoder,
-        eps=np.array([config.norm_eps], dtype="f4"),
-    )
-
-
-def pack_linear(weight: NDArray[Any], bias: NDArray[Any]) -> NDArray[np.float32]:
-    """Blocks of ROWS outputs, zeros at the end: their biases, then their weights by input."""
-    outputs, inputs = weight.shape
-    packed = np.zeros((_up(outputs, ROWS), 1 + inputs), dtype=np.float32)
-    packed[:outputs, 0], packed[:outputs, 1:] = bias, weight
-    return packed.reshape(-1, ROWS, 1 + inputs).transpose(0, 2, 1).reshape(-1)
-
-
 @njit(cache=True, nogil=True)
-def forward(x: Any, uses: Any, shape: Shape, p: Parameters, steps: int, hidden: Any, state: Any,
-            weights: Any, tiles: Any, mixed: Any, feed: Any, window: Any, shares: Any) -> None:  # fmt: skip
+def forward(
+    x: Any,
+    uses: Any,
+    shape: Shape,
+    p: Parameters,
+    steps: int,
+    hidden: Any,
+    state: Any,
+    weights: Any,
+    tiles: Any,
+    mixed: Any,
+    feed: Any,
+    window: Any,
+    shares: Any,
+) -> None:
     """The whole network for one event."""
     embed(x, shape, p, state, tiles)
     for g in uses:
@@ -282,21 +174,37 @@ def forward(x: Any, uses: Any, shape: Shape, p: Parameters, steps: int, hidden: 
             normalise(state, here, tile, shape.width, p.eps, p.final_norm, 0, tiles, 0)
             here, source = 0, tiles
         for t in range(TILES):
-            decode(source, here + t * LANES * shape.rows, shape.width, p.decode,
-                   weights, place + t * LANES)  # fmt: skip
+            decode(
+                source,
+                here + t * LANES * shape.rows,
+                shape.width,
+                p.decode,
+                weights,
+                place + t * LANES,
+            )
 
 
 @njit(cache=True, nogil=True)
-def linear(w: Any, x: Any, x0: int, inner: int, x_tile: int, out: Any, out0: int, out_row: int,
-           out_tile: int, onto: bool) -> None:  # fmt: skip
+def linear(
+    w: Any,
+    x: Any,
+    x0: int,
+    inner: int,
+    x_tile: int,
+    out: Any,
+    out0: int,
+    out_row: int,
+    out_tile: int,
+    onto: bool,
+) -> None:
     """A linear layer for TILES tiles, instead of what is in ``out`` or added to it."""
     block = ROWS * (1 + inner)
     for b in range(len(w) // block):
         at = out0 + b * ROWS * out_row
         if onto:
-            product_onto(w, b * block, x, x0, LANES, x_tile, out, at, out_row, out_tile, inner)
+            product_onto(w, b * block, x, x0, x_tile, out, at, out_row, out_tile, inner)
         else:
-            product(w, b * block, x, x0, LANES, x_tile, out, at, out_row, out_tile, inner)
+            product(w, b * block, x, x0, x_tile, out, at, out_row, out_tile, inner)
 
 
 @njit(cache=True, nogil=True)
@@ -317,8 +225,9 @@ def embed(x: Any, shape: Shape, p: Parameters, state: Any, tiles: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def next_keys(shape: Shape, p: Parameters, g: int, step: int, state: Any, tiles: Any,
-              window: Any) -> None:  # fmt: skip
+def next_keys(
+    shape: Shape, p: Parameters, g: int, step: int, state: Any, tiles: Any, window: Any
+) -> None:
     """Queries, keys and values of the next STEP places, as rows at the end of the window."""
     row, tile = 2 * shape.reach + STEP, shape.rows * LANES
     for place in range(0, STEP, GROUP):
@@ -326,13 +235,24 @@ def next_keys(shape: Shape, p: Parameters, g: int, step: int, state: Any, tiles:
         if shape.pre:
             normalise(state, here, tile, shape.width, p.eps, p.attention_norm[g], 0, tiles, 0)
             here, source = 0, tiles
-        linear(p.query_key_value[g], source, here, shape.width, tile, window,
-               2 * shape.reach + place, row, LANES, False)  # fmt: skip
+        linear(
+            p.query_key_value[g],
+            source,
+            here,
+            shape.width,
+            tile,
+            window,
+            2 * shape.reach + place,
+            row,
+            LANES,
+            False,
+        )
 
 
 @njit(cache=True, nogil=True)
-def attention(shape: Shape, place: int, step: int, window: Any, hidden: Any, shares: Any,
-              mixed: Any) -> None:  # fmt: skip
+def attention(
+    shape: Shape, place: int, step: int, window: Any, hidden: Any, shares: Any, mixed: Any
+) -> None:
     """Values mixed by banded attention for the GROUP places from ``reach + place`` of the window."""
     row, size, count = 2 * shape.reach + STEP, shape.width // shape.heads, 2 * shape.band + 1
     for t in range(TILES):
@@ -359,8 +279,9 @@ def attention(shape: Shape, place: int, step: int, window: Any, hidden: Any, sha
 
 
 @njit(cache=True, nogil=True)
-def after_attention(shape: Shape, p: Parameters, g: int, place: int, state: Any, tiles: Any,
-                    mixed: Any, feed: Any) -> None:  # fmt: skip
+def after_attention(
+    shape: Shape, p: Parameters, g: int, place: int, state: Any, tiles: Any, mixed: Any, feed: Any
+) -> None:
     """The rest of a layer for GROUP places, in place."""
     width, tile, here = shape.width, shape.rows * LANES, place * shape.rows
     linear(p.attention_out[g], mixed, 0, width, width * LANES, state, here, LANES, tile, True)

@@ -4,10 +4,11 @@ Numba leaves it to LLVM to find the vectors in a loop, and LLVM keeps no tile of
 in registers by itself. Here the few inner loops are written as LLVM instructions on vectors of
 ``LANES`` numbers instead; LLVM still assigns registers and turns them into AVX-512, AVX2, NEON
 or whatever the machine has. Every function takes flat float32 arrays, each followed by the place
-where it is to start, and distances ("row", "tile") counted in numbers, never in bytes.
+where to start in it, and distances ("row", "tile") counted in numbers, never in bytes.
 
 A *tile* is ``LANES`` places of the sequence next to each other in one vector; TILES of them are
-worked on together. Numba's cache does not see a change of this file: kernels that use it say so.
+worked on together. Numba's cache is bound to the CPU, hence to LANES, but it does not see a change
+of this file: whoever edits it deletes the cached kernels of ``fast.py``.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import llvmlite.binding
+import llvmlite.binding  # type: ignore[import-untyped]
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils as _cgutils
+from numba.core import types
 from numba.extending import intrinsic
+
+cgutils: Any = _cgutils  # untyped
 
 _CPU = llvmlite.binding.get_host_cpu_features()
 _AVX512 = bool(_CPU.get("avx512f"))
@@ -41,7 +45,7 @@ _FLOAT = ir.FloatType()
 _INT = ir.IntType(32)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 _INTS = ir.VectorType(_INT, LANES)
-_INDEX = ir.IntType(types.intp.bitwidth)
+_INDEX = ir.IntType(8 * np.dtype(np.intp).itemsize)
 
 ROUND = 1.5 * 2.0**23  # a float32 this large has no binary places: adding it rounds
 LARGEST = 126.0  # 2 to this power and its inverse are normal numbers
@@ -147,17 +151,15 @@ class Vectors:
 def _vectorised(write: Callable[..., None]) -> Any:
     """Intrinsic from a function that writes its instructions, given pointers and integers."""
 
+    def plain(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.Array):
+            return context.make_array(kind)(context, builder, value).data
+        return context.cast(builder, value, kind, types.intp)
+
     def typed(_context: Any, *kinds: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            arguments = [
-                context.make_array(kind)(context, builder, value).data
-                if isinstance(kind, types.Array)
-                else context.cast(builder, value, kind, types.intp)
-                if isinstance(kind, types.Integer)
-                else value
-                for kind, value in zip(signature.args, values, strict=True)
-            ]
-            write(Vectors(builder), *arguments)
+            given = zip(signature.args, values, strict=True)
+            write(Vectors(builder), *(plain(context, builder, *each) for each in given))
             return context.get_dummy_value()
 
         return types.void(*kinds), generate
@@ -168,43 +170,57 @@ def _vectorised(write: Callable[..., None]) -> Any:
     return intrinsic(typed)
 
 
-def _product(v: Vectors, onto: bool, w: Any, w0: Any, x: Any, x0: Any, place: Any, out: Any) -> None:
-    x_row, x_tile, out0, out_row, out_tile, inner = place
-    cells = [(m, t) for m in range(ROWS) for t in range(TILES)]
-    where = {(m, t): v.index(out0, (m, out_row), (t, out_tile)) for m, t in cells}
-    sums = {}
-    for m, t in cells:
-        start = v.spread(w, w0, m)
-        sums[m, t] = v.variable(
-            v.builder.fadd(start, v.load(out, where[m, t])) if onto else start
-        )
-    with v.loop(inner) as k:
-        columns = [v.load(x, x0, (k, x_row), (t, x_tile)) for t in range(TILES)]
-        for m in range(ROWS):
-            weight = v.spread(w, w0, (k, ROWS), ROWS + m)
-            for t in range(TILES):
-                v.set(sums[m, t], v.fma(weight, columns[t], v.get(sums[m, t])))
-    for cell in cells:
-        v.store(v.get(sums[cell]), out, where[cell])
+def _product(onto: bool) -> Any:
+    def product(
+        v: Vectors,
+        w: Any,
+        w0: Any,
+        x: Any,
+        x0: Any,
+        x_tile: Any,
+        out: Any,
+        out0: Any,
+        out_row: Any,
+        out_tile: Any,
+        inner: Any,
+    ) -> None:
+        cells = [(m, t) for m in range(ROWS) for t in range(TILES)]
+        where = {(m, t): v.index(out0, (m, out_row), (t, out_tile)) for m, t in cells}
+        sums = {cell: v.variable(v.splat(0.0)) for cell in cells}
+        with v.loop(inner) as k:
+            columns = [v.load(x, x0, (k, LANES), (t, x_tile)) for t in range(TILES)]
+            for m in range(ROWS):
+                weight = v.spread(w, w0, (k, ROWS), ROWS + m)
+                for t in range(TILES):
+                    v.set(sums[m, t], v.fma(weight, columns[t], v.get(sums[m, t])))
+        for m, t in cells:
+            # Bias and residual come last: a sum of small terms keeps its small rounding errors.
+            value = v.builder.fadd(v.get(sums[m, t]), v.spread(w, w0, m))
+            if onto:
+                value = v.builder.fadd(value, v.load(out, where[m, t]))
+            v.store(value, out, where[m, t])
+
+    return _vectorised(product)
 
 
-@_vectorised
-def product(v: Vectors, w: Any, w0: Any, x: Any, x0: Any, x_row: Any, x_tile: Any,
-            out: Any, out0: Any, out_row: Any, out_tile: Any, inner: Any) -> None:  # fmt: skip
-    """ROWS rows of a linear layer for TILES tiles; ``w`` as :func:`pack_linear` has it."""
-    _product(v, False, w, w0, x, x0, (x_row, x_tile, out0, out_row, out_tile, inner), out)
-
-
-@_vectorised
-def product_onto(v: Vectors, w: Any, w0: Any, x: Any, x0: Any, x_row: Any, x_tile: Any,
-                 out: Any, out0: Any, out_row: Any, out_tile: Any, inner: Any) -> None:  # fmt: skip
-    """The same, added to what is there."""
-    _product(v, True, w, w0, x, x0, (x_row, x_tile, out0, out_row, out_tile, inner), out)
+# ROWS rows of a linear layer for TILES tiles, instead of what is in ``out`` or added to it. The
+# weights ``w`` begin with the rows' ROWS biases, then come ROWS weights for each input.
+product, product_onto = _product(onto=False), _product(onto=True)
 
 
 def _scores(many: int) -> Any:
-    def scores(v: Vectors, qkv: Any, q: Any, k: Any, row: Any, size: Any,
-               hidden: Any, hidden0: Any, out: Any, out0: Any) -> None:  # fmt: skip
+    def scores(
+        v: Vectors,
+        qkv: Any,
+        q: Any,
+        k: Any,
+        row: Any,
+        size: Any,
+        hidden: Any,
+        hidden0: Any,
+        out: Any,
+        out0: Any,
+    ) -> None:
         sums = [v.variable(v.load(hidden, hidden0, o)) for o in range(many)]
         with v.loop(size) as f:
             query = v.load(qkv, q, (f, row))
@@ -236,8 +252,9 @@ def softmax(v: Vectors, shares: Any, count: Any) -> None:
 
 
 def _mix(many: int) -> Any:
-    def mix(v: Vectors, qkv: Any, values: Any, row: Any, shares: Any, count: Any,
-            out: Any, out0: Any) -> None:  # fmt: skip
+    def mix(
+        v: Vectors, qkv: Any, values: Any, row: Any, shares: Any, count: Any, out: Any, out0: Any
+    ) -> None:
         sums = [v.variable(v.splat(0.0)) for _ in range(many)]
         with v.loop(count) as o:
             share = v.load(shares, (o, LANES))
@@ -256,8 +273,18 @@ mix_wide, mix_single = _mix(MIXED), _mix(1)
 
 
 @_vectorised
-def normalise(v: Vectors, x: Any, x0: Any, tile: Any, width: Any, eps: Any,
-              gain: Any, gain0: Any, out: Any, out0: Any) -> None:  # fmt: skip
+def normalise(
+    v: Vectors,
+    x: Any,
+    x0: Any,
+    tile: Any,
+    width: Any,
+    eps: Any,
+    gain: Any,
+    gain0: Any,
+    out: Any,
+    out0: Any,
+) -> None:
     """LayerNorm of TILES tiles; gains are followed by offsets."""
     zero, one = v.splat(0.0), v.splat(1.0)
     count = v.splat(v.builder.sitofp(width, _FLOAT))
@@ -308,10 +335,11 @@ def relu_scaled(v: Vectors, x: Any, x0: Any, width: Any, gain: Any) -> None:
 @_vectorised
 def decode(v: Vectors, x: Any, x0: Any, width: Any, w: Any, out: Any, out0: Any) -> None:
     """Sigmoid of the last linear layer for one tile; ``w`` ends with its bias."""
-    logit = v.variable(v.spread(w, width))
+    logit = v.variable(v.splat(0.0))
     with v.loop(width) as f:
         v.set(logit, v.fma(v.load(x, x0, (f, LANES)), v.spread(w, f), v.get(logit)))
-    scaled = v.builder.fmul(v.get(logit), v.splat(float(-1 / np.log(2))))
+    complete = v.builder.fadd(v.get(logit), v.spread(w, width))
+    scaled = v.builder.fmul(complete, v.splat(float(-1 / np.log(2))))
     power = v.builder.fadd(v.power_of_two(scaled), v.splat(1.0))
     v.store(v.builder.fdiv(v.splat(1.0), power), out, out0)
 

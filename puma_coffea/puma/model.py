@@ -124,6 +124,21 @@ class Puma:
         """Weights of candidates, ``var * float32`` in [0, 1]."""
         return weigh(candidates, partial(_weights, self))
 
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The model's numbers by name, after checking that they fit the card."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        from puma_coffea.puma.fast_weights import check
+
+        try:
+            tensors = load(self._weights)
+            check(self.card.network, tensors, inputs=len(self.card.inputs))
+        except (ValueError, SafetensorError) as error:
+            msg = f"Model '{self.card.name}': card and numbers do not fit ({first_line(error)})."
+            raise BadModelCard(msg) from error
+        return tensors
+
     def network(self) -> Any:
         """The model as a ``torch.nn.Module``, in evaluation mode."""
         from safetensors import SafetensorError
@@ -267,12 +282,27 @@ def _require_torch() -> None:
 
 
 def _engine(model: Puma) -> Any:
-    from puma_coffea.puma.engine import TorchEngine, choose_device
-
-    key = (model.identity, choose_device(model.device))
+    key = (model.identity, _device(model.device))
     if key not in _ENGINES:
-        _ENGINES[key] = TorchEngine(model.network(), key[1])
+        if key[1] == "cpu":
+            from puma_coffea.puma.fast import NumbaEngine
+
+            _ENGINES[key] = NumbaEngine(model.card.network, model.tensors())
+        else:
+            from puma_coffea.puma.engine import TorchEngine
+
+            _ENGINES[key] = TorchEngine(model.network(), key[1])
     return _ENGINES[key]
+
+
+def _device(wanted: str) -> str:
+    """``"cpu"``, computed without torch, or a device of torch."""
+    if wanted == "cpu":
+        return wanted
+    from puma_coffea.puma.engine import TORCH_CPU, choose_device
+
+    found = choose_device(wanted)
+    return TORCH_CPU if found == "cpu" else found
 
 
 def _weights(model: Puma, flat: Flat) -> NDArray[np.float32]:
