@@ -10,6 +10,9 @@ from rich.table import Table
 from puma_coffea.puma.card import Card, parse_card, read_card
 from puma_coffea.puma.model import Puma, find_folder, shipped_names
 
+# What batch normalisation keeps of the data: numbers of the file, but no parameters.
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
 
 def list_models() -> list[dict[str, Any]]:
     """Name, description, inputs and metrics of each shipped model."""
@@ -64,7 +67,7 @@ def verify_model(name_or_path: str) -> dict[str, Any]:
     return {
         "name": model.card.name,
         "identity": model.identity,
-        "parameters": sum(each.numel() for each in model.network().parameters()),
+        "parameters": sum(v.size for k, v in model.tensors().items() if not k.endswith(STATISTICS)),
         "files": files,
     }
 

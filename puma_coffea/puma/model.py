@@ -89,7 +89,8 @@ class Puma:
             without ``model.pt``: only its card and its numbers are read, no code runs), or a
             ``.pt`` file that carries its card. Default: the shipped ``puma``.
         device
-            ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``...
+            ``"auto"`` (a GPU where torch finds one, else the CPU), ``"cpu"`` (needs no torch),
+            ``"cuda"``, ``"cuda:1"``... ``"torch-cpu"`` is torch on the CPU, for comparison.
         charged
             ``"vertex"``: charged candidates get 1 or 0 by vertex. ``"model"``: the network's value.
 
@@ -100,7 +101,7 @@ class Puma:
         ModelHashMismatch
             A file that is not the one its card was made for.
         """
-        _require_torch()
+        _require("safetensors")
         name = os.fspath(name_or_path) if name_or_path is not None else DEFAULT
         shipped = False
         if Path(name).suffix == ".pt":
@@ -110,7 +111,7 @@ class Puma:
             card, weights = read_folder(folder)
         known_as = name if shipped else None
         model = cls(card, weights, device=device, charged=charged, shipped=known_as)
-        model.network()  # refused here rather than by a worker, if card and numbers do not fit
+        model.tensors()  # refused here rather than by a worker, if card and numbers do not fit
         return model
 
     @property
@@ -237,6 +238,7 @@ def read_folder(folder: Path) -> tuple[Card, bytes]:
 
 
 def _from_script(path: Path) -> tuple[Card, bytes]:
+    _require("torch", f"Reading {path}")
     from puma_coffea.puma.export import read_script
 
     text, weights = read_script(path)
@@ -270,15 +272,14 @@ def _shipped_model(name: str, identity: str, device: str, charged: Any) -> Puma:
 
 
 def _carried_model(card: str, weights: bytes, device: str, charged: Any) -> Puma:
-    _require_torch()
+    _require("safetensors")
     return Puma(parse_card(card, "the model sent here"), weights, device=device, charged=charged)
 
 
-def _require_torch() -> None:
-    for package in ("torch", "safetensors"):
-        if find_spec(package) is None:
-            msg = f"PUMA needs the package {package}: pip install 'puma-coffea[puma]'."
-            raise MissingExtra(msg)
+def _require(package: str, purpose: str = "PUMA") -> None:
+    if find_spec(package) is None:
+        msg = f"{purpose} needs the package {package}: pip install 'puma-coffea[torch]'."
+        raise MissingExtra(msg)
 
 
 def _engine(model: Puma) -> Any:
@@ -297,12 +298,12 @@ def _engine(model: Puma) -> Any:
 
 def _device(wanted: str) -> str:
     """``"cpu"``, computed without torch, or a device of torch."""
-    if wanted == "cpu":
-        return wanted
-    from puma_coffea.puma.engine import TORCH_CPU, choose_device
+    if wanted == "cpu" or (wanted == "auto" and find_spec("torch") is None):
+        return "cpu"
+    _require("torch", f"Device {wanted!r}")
+    from puma_coffea.puma.engine import choose_device
 
-    found = choose_device(wanted)
-    return TORCH_CPU if found == "cpu" else found
+    return choose_device(wanted)
 
 
 def _weights(model: Puma, flat: Flat) -> NDArray[np.float32]:

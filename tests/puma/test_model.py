@@ -228,20 +228,44 @@ def test_another_model_travels_with_its_numbers(model, folder):
     assert len(sent) < len(model._weights) + 5000
 
 
-@pytest.mark.parametrize("package", ["torch", "safetensors"])
-def test_a_missing_package_is_named_with_its_remedy(model, folder, monkeypatch, package):
+def test_a_missing_package_is_named_with_its_remedy(model, folder, ttbar, monkeypatch):
     sent = pickle.dumps(model)
-    monkeypatch.setitem(sys.modules, package, None)
-    for use in (lambda: method(f"puma:{folder}"), lambda: pickle.loads(sent)):
-        with pytest.raises(MissingExtra, match=rf"PUMA needs the package {package}: pip install"):
-            use()
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "safetensors", None)
+        for use in (lambda: method(f"puma:{folder}"), lambda: pickle.loads(sent)):
+            with pytest.raises(MissingExtra, match="PUMA needs the package safetensors: pip"):
+                use()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"Reading .*model\.pt needs the package torch: pip"):
+        Puma.load(folder / SCRIPT)
+    with pytest.raises(MissingExtra, match="Device 'cuda' needs the package torch: pip"):
+        Puma.load(folder, device="cuda")(ttbar[:1])
+
+
+def test_weights_need_no_torch_and_are_those_of_torch(folder, ttbar, tmp_path):
+    code = """
+import sys
+sys.modules["torch"] = None  # importing it fails
+import awkward as ak
+from puma_coffea import Puma
+weights = Puma.load(sys.argv[1])(ak.from_parquet(sys.argv[2], behavior=None))
+ak.to_parquet(weights, sys.argv[3])
+"""
+    pf = ttbar[:2]
+    ak.to_parquet(pf, tmp_path / "pf.parquet")
+    arguments = [str(folder), str(tmp_path / "pf.parquet"), str(tmp_path / "weights.parquet")]
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True)
+    found = ak.from_parquet(tmp_path / "weights.parquet")
+    assert ak.array_equal(found, Puma.load(folder, device="cpu")(pf))
+    by_torch = Puma.load(folder, device="torch-cpu")(pf)
+    np.testing.assert_allclose(ak.flatten(found), ak.flatten(by_torch), atol=1e-5, rtol=0)
 
 
 def test_a_model_is_built_once_per_process(model, ttbar, monkeypatch):
     monkeypatch.setattr(model_module, "_ENGINES", {})
     built = []
-    original = Puma.network
-    monkeypatch.setattr(Puma, "network", lambda self: built.append(1) or original(self))
+    original = Puma.tensors
+    monkeypatch.setattr(Puma, "tensors", lambda self: built.append(1) or original(self))
     for _ in range(3):
         pickle.loads(pickle.dumps(model))(ttbar[:1])
     assert len(built) == 1
