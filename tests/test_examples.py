@@ -11,8 +11,6 @@ import pytest
 from nbclient import NotebookClient
 from puma.models import untrained
 
-from puma_coffea.puma.model import shipped_names
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -54,7 +52,6 @@ def test_puma_script_runs_with_a_model_folder(script, expected, model):
     assert expected in output_of(EXAMPLES / script, model)
 
 
-@pytest.mark.skipif("puma" not in shipped_names(), reason="the package ships no model yet")
 @pytest.mark.parametrize("script", ["add_puma.py", "torch_wrapper.py"])
 def test_puma_script_runs_with_the_shipped_model(script):
     assert "events" in output_of(EXAMPLES / script)

@@ -179,7 +179,7 @@ def test_no_code_of_a_strangers_folder_runs(folder, monkeypatch):
 
     monkeypatch.setattr(torch.jit, "load", forbidden)
     monkeypatch.setattr(torch, "load", forbidden)
-    Puma.load(folder)
+    assert Puma.load(folder).identity == untrained().identity
 
 
 def test_a_shipped_model_travels_as_name_and_hash(shipped, ttbar):
