@@ -152,8 +152,10 @@ def _read(
 
     columns = {n: column(getattr(collection, n), n) for n in ("pt", "eta", "phi", "charge", "pid")}
     mass = collection.mass
-    absent = mass is None or (isinstance(mass, str) and mass not in content.fields)
-    columns["mass"] = mass_of(columns["pid"]) if absent else column(mass, "mass")  # type: ignore[arg-type]
+    if mass is None or (isinstance(mass, str) and mass not in content.fields):
+        columns["mass"] = mass_of(columns["pid"])
+    else:
+        columns["mass"] = column(mass, "mass")
     columns["vertex"] = _vertex(events, content, collection, vertexing, columns["charge"])
     fraction = collection.hard_fraction
     if fraction is not None and (not isinstance(fraction, str) or fraction in content.fields):

@@ -59,12 +59,12 @@ def build_cells(
 
 
 @njit(cache=True)
-def _before(pt: Any, eta: Any, phi: Any, a: int, b: int) -> bool:
+def _before(pt: Any, eta: Any, phi: Any, a: int, b: int) -> Any:
     if eta[a] != eta[b]:
-        return eta[a] < eta[b]  # type: ignore[no-any-return]
+        return eta[a] < eta[b]
     if phi[a] != phi[b]:
-        return phi[a] < phi[b]  # type: ignore[no-any-return]
-    return pt[a] < pt[b]  # type: ignore[no-any-return]
+        return phi[a] < phi[b]
+    return pt[a] < pt[b]
 
 
 @njit(cache=True)

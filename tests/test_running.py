@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import awkward as ak
 import numpy as np
@@ -103,25 +105,29 @@ def cluster(tmp_path):
         program.wait()
 
 
-def test_a_dask_cluster_that_loses_a_worker_changes_no_bit(reference, cluster, tmp_path):
-    from threading import Thread
+@contextmanager
+def killed_in_mid_run(worker, output):
+    """Kill a worker as soon as the run has finished a chunk; it must have died of that."""
 
-    address, workers = cluster
-    checkpoints = tmp_path / "out" / "checkpoints"
-
-    def kill_one():
+    def kill():
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
-            if checkpoints.is_dir() and any(checkpoints.glob("*.chunk")):
-                workers[0].send_signal(signal.SIGKILL)
+            if any(output.glob("checkpoints/*.chunk")):
+                worker.send_signal(signal.SIGKILL)
                 return
             time.sleep(0.02)
 
-    killer = Thread(target=kill_one)
+    killer = Thread(target=kill)
     killer.start()
-    result = quick(FILES, tmp_path / "out", chunksize=3, executor="dask", scheduler=address)
+    yield
     killer.join()
-    assert workers[0].wait(timeout=10) == -signal.SIGKILL
+    assert worker.wait(timeout=10) == -signal.SIGKILL
+
+
+def test_a_dask_cluster_that_loses_a_worker_changes_no_bit(reference, cluster, tmp_path):
+    address, workers = cluster
+    with killed_in_mid_run(workers[0], tmp_path / "out"):
+        result = quick(FILES, tmp_path / "out", chunksize=3, executor="dask", scheduler=address)
     assert_same_output(result, reference)
 
 

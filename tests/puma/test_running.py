@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
-import time
-from threading import Thread
 
 import cloudpickle
 import pytest
 from coffea.processor import IterativeExecutor, Runner
 from distributed import Client
 from puma.models import untrained
-from test_running import FILES, assert_same_output, cluster, quick  # noqa: F401
+from test_running import FILES, assert_same_output, cluster, killed_in_mid_run, quick  # noqa: F401
 
 import puma_coffea.puma.model as model_module
 from puma_coffea import DelphesSchema, Puma, sample_path
@@ -51,21 +48,8 @@ def test_processes_change_no_bit(reference, folder, tmp_path):
 
 def test_a_dask_cluster_that_loses_a_worker_changes_no_bit(reference, folder, cluster, tmp_path):  # noqa: F811
     address, workers = cluster
-    checkpoints = tmp_path / "out" / "checkpoints"
-
-    def kill_one():
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            if checkpoints.is_dir() and any(checkpoints.glob("*.chunk")):
-                workers[0].send_signal(signal.SIGKILL)
-                return
-            time.sleep(0.02)
-
-    killer = Thread(target=kill_one)
-    killer.start()
-    result = puma_run(folder, tmp_path / "out", chunksize=2, executor="dask", scheduler=address)
-    killer.join()
-    assert workers[0].wait(timeout=10) == -signal.SIGKILL
+    with killed_in_mid_run(workers[0], tmp_path / "out"):
+        result = puma_run(folder, tmp_path / "out", chunksize=2, executor="dask", scheduler=address)
     assert_same_output(result, reference)
 
 
