@@ -56,9 +56,12 @@ class UnknownFeature(PumaCoffeaError, LookupError):
 
 
 def features(
-    flat: Flat, sequence: clustering.Sequence, names: Sequence[str] = PAPER
+    flat: Flat,
+    sequence: clustering.Sequence,
+    names: Sequence[str] = PAPER,
+    of: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float32]:
-    """The named inputs of every candidate.
+    """The named inputs of every candidate, or of chosen ones.
 
     Permuting the candidates permutes the rows, to the last bit: sums run along the sequence,
     never in the order of the input. All values are finite.
@@ -71,11 +74,13 @@ def features(
         The same candidates' :func:`~puma_coffea.puma.clustering.iterative_cluster`.
     names
         Keys of ``FEATURES``, in the order of the columns.
+    of
+        Index of the chosen candidates; the others still count in sums. Default: all.
 
     Returns
     -------
     numpy.ndarray
-        float32, shape (candidates, names), in the order of ``flat``.
+        float32, shape (candidates, names), in the order of ``flat`` or of ``of``.
 
     Raises
     ------
@@ -107,7 +112,8 @@ def features(
     for name in place.keys() & EVENT.keys():
         columns[place[name]] = np.minimum(EVENT[name][1](flat, sequence.order), LARGEST)
     _fill_clusters(columns, place, flat, sequence)
-    _fill_local(columns, place, flat, sequence)
+    _fill_local(columns, place, flat, sequence, of)
+    columns = columns if of is None else columns[:, of]
     for name in place.keys() & LOGARITHMIC:
         row = columns[place[name]]
         np.log(np.minimum(row, np.float32(LARGEST)) + np.float32(1), out=row)
@@ -263,6 +269,7 @@ def _fill_local(
     place: dict[str, int],
     flat: Flat,
     sequence: clustering.Sequence,
+    of: NDArray[np.int64] | None,
 ) -> None:
     """Local sums, kind by kind, each out to the largest radius asked of it."""
     sums = [(*LOCAL[name], row) for name, row in place.items() if name in LOCAL]
@@ -275,6 +282,9 @@ def _fill_local(
     for _, what, _, row in nearest:
         columns[row] = NEAREST_REACH if what == "nearest_dr" else 0.0
     kind_of = kinds(flat) if sums or nearest else None
+    is_target = np.full(len(flat.pt), of is None)
+    if of is not None:
+        is_target[of] = True
     for asked in (sums, nearest):  # apart: the nearest may need a wider reach
         for code, kind in enumerate(KINDS):
             wanted = [(what, radius, row) for k, what, radius, row in asked if k == kind]
@@ -291,6 +301,7 @@ def _fill_local(
                 flat.eta,
                 flat.phi,
                 kind_of == code,
+                is_target,
                 np.array(radii),
                 rows,
                 columns,

@@ -38,7 +38,8 @@ def prepare(flat: Flat, card: Card) -> Inputs:
     mask = is_token(flat, card.tokens)[order]
     index = order[mask]
     running = np.concatenate(([0], np.cumsum(mask)))
-    return Inputs(running[flat.offsets], index, features(flat, clusters, card.inputs)[index])
+    x = features(flat, clusters, card.inputs, of=index)
+    return Inputs(running[flat.offsets], index, x)
 
 
 def is_token(flat: Flat, tokens: Tokens) -> Any:

@@ -33,11 +33,12 @@ def local_sums(
     eta: Any,
     phi: Any,
     is_source: Any,
+    is_target: Any,
     radii: Any,
     rows: Any,
     columns: Any,
 ) -> None:
-    """Add QUANTITIES of the neighbouring sources of each candidate to rows of ``columns``.
+    """Add QUANTITIES of the neighbouring sources of each target to rows of ``columns``.
 
     Parameters
     ----------
@@ -45,6 +46,8 @@ def local_sums(
         The candidates and their sequence.
     is_source
         Mask of the candidates that are summed; a candidate is never its own neighbour.
+    is_target
+        Mask of the candidates whose sums are wanted.
     radii
         Increasing, below pi.
     rows
@@ -60,7 +63,9 @@ def local_sums(
         members = sequence[is_source[sequence]]
         if len(members) == 0:
             continue
-        target_first, targets = _into_cells(sequence, eta, phi)
+        # Sources stand among the targets, so that a target finds its own place in their list.
+        seen = sequence[is_target[sequence] | is_source[sequence]]
+        target_first, targets = _into_cells(seen, eta, phi)
         source_first, sources = _into_cells(members, eta, phi)
         pts, etas, phis = pt[sources], eta[sources], phi[sources]
         listed = np.empty((6, len(members) + CHUNK), dtype=np.float32)
@@ -77,7 +82,7 @@ def local_sums(
             _sums_in_cell(
                 targets[target_first[cell] : target_first[cell + 1]],
                 *_centre(cell),
-                *(pt, eta, phi, is_source, own),
+                *(pt, eta, phi, is_source, is_target, own),
                 *(near_pt[:n], near_eta[:n], near_phi[:n], dr2[:n], ratio[:n], ratio2[:n]),
                 *(radii, asked, ratios, rows, columns),
             )
@@ -93,6 +98,7 @@ def _sums_in_cell(  # noqa: PLR0912
     eta: Any,
     phi: Any,
     is_source: Any,
+    is_target: Any,
     own: int,
     near_pt: Any,
     near_eta: Any,
@@ -108,11 +114,14 @@ def _sums_in_cell(  # noqa: PLR0912
 ) -> None:
     """Add what is asked to the columns of one cell's candidates, which share a list of sources."""
     for i in targets:
+        place = own
+        own += is_source[i]  # own cell and list are both in the order of the sequence
+        if not is_target[i]:
+            continue
         x, y = np.float32(eta[i] - centre_eta), np.float32(phi[i] - centre_phi)
         _distances(x, y, near_eta, near_phi, dr2)
-        if is_source[i]:  # own cell and list are both in the order of the sequence
-            dr2[own] = FAR
-            own += 1
+        if is_source[i]:
+            dr2[place] = FAR
         if ratios:
             _ratios(near_pt, dr2, ratio, ratio2)
         for k in range(len(asked)):

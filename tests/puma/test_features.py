@@ -52,6 +52,13 @@ def test_the_papers_eleven_inputs_are_the_default(crowd):
     assert len(PAPER) == 11
 
 
+def test_chosen_candidates_get_what_they_get_among_all(crowd):
+    sequence = iterative_cluster(crowd)
+    chosen = np.random.default_rng(1).permutation(len(crowd.pt))[::3]
+    some = features(crowd, sequence, ALL, of=chosen)
+    np.testing.assert_array_equal(some, features(crowd, sequence, ALL)[chosen])
+
+
 def test_a_column_does_not_depend_on_what_else_is_asked(crowd):
     sequence = iterative_cluster(crowd)
     table = features(crowd, sequence, ALL)
