@@ -3,13 +3,16 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint wheel clean
+.PHONY: demo test bench lint wheel clean
 
 demo: $(VENV)/.package
 	$(BIN)/puma-coffea demo --output demo
 
 test: $(VENV)/.tests
 	$(BIN)/python -m pytest -n auto
+
+bench: $(VENV)/.bench
+	$(BIN)/puma-coffea bench --json bench.json
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check
@@ -28,6 +31,10 @@ $(VENV)/.package: pyproject.toml constraints.txt
 
 $(VENV)/.tests: $(VENV)/.package
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group test
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.package
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group bench
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.package

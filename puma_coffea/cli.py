@@ -264,6 +264,28 @@ def display(
     Console().print(f"Picture: {path}", highlight=False, soft_wrap=True)
 
 
+@app.command()
+def bench(
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write all figures here.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One turn on two events: does it run?")
+    ] = False,
+) -> None:
+    """Measure the speed of everything on this machine, against its peers."""
+    from puma_coffea.benchmarks.running import bench as measure
+    from puma_coffea.benchmarks.table import bench_table
+
+    console = Console(stderr=True)
+    with console.status("bench") as status:
+        found = measure(quick, lambda subject: status.update(f"measuring: {subject}"))
+    Console().print(bench_table(found))
+    if json_file is not None:
+        json_file.write_text(json.dumps(found, indent=2) + "\n")
+        Console().print(f"Figures: {json_file}", highlight=False, soft_wrap=True)
+
+
 models = typer.Typer(invoke_without_command=True, help="The shipped models, and any model folder.")
 app.add_typer(models, name="models")
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]

@@ -1,0 +1,73 @@
+"""Dask: two workers of one thread each against one, on the same job; their peak memory."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from coffea.processor import DaskExecutor, Runner
+
+from puma_coffea import DelphesSchema, sample_path
+from puma_coffea.benchmarks.events import SAMPLE
+from puma_coffea.benchmarks.rows import Row
+from puma_coffea.benchmarks.scaling import peak_memory
+from puma_coffea.benchmarks.timing import seconds
+from puma_coffea.filesets import read_fileset
+from puma_coffea.processors import PileupProcessor
+from puma_coffea.running import plan_chunks
+
+TITLE = "Dask workers on the same job, all methods"
+FILES = 24  # copies of the embedded file, a chunk of twelve events each
+
+
+def measure(quick: bool) -> list[Row]:
+    """Events per second of one and of two workers, start-up and compilation left out."""
+    try:
+        from distributed import Client
+    except ImportError:
+        return [Row("dask", missing="pip install 'puma-coffea[dask]'")]
+    files, turns = (2, 1) if quick else (FILES, 3)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        for number in range(files):
+            shutil.copy(sample_path(SAMPLE), folder / f"{number}.root")
+        items = plan_chunks(read_fileset([f"{folder}/*.root"]), 100, None, False).items
+        events = sum(item.entrystop - item.entrystart for item in items)
+        clients = {
+            number: stack.enter_context(
+                Client(n_workers=number, threads_per_worker=1, dashboard_address=None)
+            )
+            for number in (1, 2)
+        }
+        spent: dict[int, list[float]] = {1: [], 2: []}
+        for number, client in clients.items():
+            client.run(_warm_up, items[0].filename)
+            _job(client, items[:number])
+        for _ in range(turns):
+            for number, client in clients.items():
+                spent[number].append(seconds(partial(_job, client, items)))
+        peak = max(clients[2].run(peak_memory).values())
+    one, two = (events / min(spent[number]) for number in (1, 2))
+    return [
+        Row("one worker", one, "events per second"),
+        Row("two workers", two, "events per second", two / one, "one worker"),
+        Row("peak memory of a worker, chunks of 12 events", peak / 1e9, "GB"),
+    ]
+
+
+def _job(client: Any, items: list[Any]) -> None:
+    executor = DaskExecutor(client=client, status=False)
+    Runner(executor, schema=DelphesSchema, format="root")(items, PileupProcessor())
+
+
+def _warm_up(file: str) -> None:
+    """Load the kernels and the model of a worker."""
+    from puma_coffea import candidates, jets, method, open_events
+
+    pf = candidates(open_events(file, entry_stop=1))
+    for name in PileupProcessor().weighers:
+        jets(pf, method(name)(pf))
