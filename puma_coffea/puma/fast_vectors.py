@@ -116,6 +116,25 @@ class Vectors:
     def smaller(self, a: Any, b: Any) -> Any:
         return self.builder.select(self.builder.fcmp_ordered("<", a, b), a, b)
 
+    def sum(self, a: Any) -> Any:
+        """Of all lanes, as one number."""
+        kind = ir.FunctionType(_FLOAT, [_FLOAT, _VECTOR])
+        name = f"llvm.vector.reduce.fadd.v{LANES}f32"
+        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        # Without leave to reorder, LLVM would add lane after lane.
+        return self.builder.call(function, [_FLOAT(-0.0), a], fastmath=("reassoc",))
+
+    def largest(self, a: Any) -> Any:
+        """Of all lanes, as one number."""
+        for half in (2**n for n in reversed(range(LANES.bit_length() - 1))):
+            lanes = [n + half if n < half else n for n in range(LANES)]
+            a = self.larger(a, self.choose(a, a, lanes))
+        return self.builder.extract_element(a, _INT(0))
+
+    def choose(self, a: Any, b: Any, lanes: list[int]) -> Any:
+        """Lanes of two vectors, those of the second counted from LANES."""
+        return self.builder.shuffle_vector(a, b, _INTS(lanes))
+
     def power_of_two(self, x: Any, above: bool = True) -> Any:
         """2^x; x is cut to +-126, from above only where it may be positive."""
         x = self.larger(x, self.splat(-LARGEST))
@@ -148,7 +167,7 @@ class Vectors:
             yield loop.index
 
 
-def _vectorised(write: Callable[..., None]) -> Any:
+def vectorised(write: Callable[..., None]) -> Any:
     """Intrinsic from a function that writes its instructions, given pointers and integers."""
 
     def plain(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -200,7 +219,7 @@ def _product(onto: bool) -> Any:
                 value = v.builder.fadd(value, v.load(out, where[m, t]))
             v.store(value, out, where[m, t])
 
-    return _vectorised(product)
+    return vectorised(product)
 
 
 # ROWS rows of a linear layer for TILES tiles, instead of what is in ``out`` or added to it. The
@@ -229,14 +248,14 @@ def _scores(many: int) -> Any:
         for o, total in enumerate(sums):
             v.store(v.get(total), out, out0, o * LANES)
 
-    return _vectorised(scores)
+    return vectorised(scores)
 
 
 # Scores of a tile of queries with the keys at SCORES offsets in a row, or at one.
 scores_wide, scores_single = _scores(SCORES), _scores(1)
 
 
-@_vectorised
+@vectorised
 def softmax(v: Vectors, shares: Any, count: Any) -> None:
     """Scores (logarithms to base 2) to shares, not yet divided by their sum: its inverse follows."""
     top = v.variable(v.load(shares, 0))
@@ -265,14 +284,14 @@ def _mix(many: int) -> Any:
         for f, total in enumerate(sums):
             v.store(v.builder.fmul(v.get(total), inverse), out, out0, f * LANES)
 
-    return _vectorised(mix)
+    return vectorised(mix)
 
 
 # Values of a tile of queries mixed by their shares: MIXED features, or one.
 mix_wide, mix_single = _mix(MIXED), _mix(1)
 
 
-@_vectorised
+@vectorised
 def normalise(
     v: Vectors,
     x: Any,
@@ -310,7 +329,7 @@ def normalise(
             v.store(value, out, out0, (f, LANES), (t, tile))
 
 
-@_vectorised
+@vectorised
 def gelu(v: Vectors, x: Any, count: Any) -> None:
     """GELU (tanh form) of ``count`` vectors, in place: x / (1 + 2^(-c (x + 0.044715 x^3)))."""
     c = -2 * np.sqrt(2 / np.pi) / np.log(2)
@@ -323,7 +342,7 @@ def gelu(v: Vectors, x: Any, count: Any) -> None:
         v.store(result, x, (i, LANES))
 
 
-@_vectorised
+@vectorised
 def relu_scaled(v: Vectors, x: Any, x0: Any, width: Any, gain: Any) -> None:
     """max(x, 0) times a gain plus an offset, row by row of one tile, in place."""
     with v.loop(width) as f:
@@ -332,7 +351,7 @@ def relu_scaled(v: Vectors, x: Any, x0: Any, width: Any, gain: Any) -> None:
         v.store(value, x, x0, (f, LANES))
 
 
-@_vectorised
+@vectorised
 def decode(v: Vectors, x: Any, x0: Any, width: Any, w: Any, out: Any, out0: Any) -> None:
     """Sigmoid of the last linear layer for one tile; ``w`` ends with its bias."""
     logit = v.variable(v.splat(0.0))
@@ -344,7 +363,7 @@ def decode(v: Vectors, x: Any, x0: Any, width: Any, w: Any, out: Any, out0: Any)
     v.store(v.builder.fdiv(v.splat(1.0), power), out, out0)
 
 
-@_vectorised
+@vectorised
 def shift(v: Vectors, x: Any, rows: Any, row: Any, distance: Any, count: Any) -> None:
     """Move ``count`` vectors of each row from ``distance`` to the row's beginning."""
     with v.loop(rows) as r, v.loop(count) as i:

@@ -27,6 +27,7 @@ from puma_coffea.training.alone import Singles, alone_logits, silence_attention
 from puma_coffea.training.batches import Crops
 from puma_coffea.training.config import Config, Recipe
 from puma_coffea.training.data import TokenStore, expand, key_of, overlaid, read_batches, store_for
+from puma_coffea.training.logits import logits as fast_logits
 from puma_coffea.training.physics import missing_momentum
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class Trainer:
             self.network.parameters(),
             self.recipe.learning_rate,
             weight_decay=self.recipe.weight_decay,
-            foreach=True,
+            fused=True,
         )
         self.step, self.best, self.since_best, self.seconds = 0, math.inf, 0, 0.0
         self.best_state: dict[str, Tensor] = {}
@@ -120,7 +121,7 @@ class Trainer:
                 self.crops(number, self.rank, self.world),
                 self.recipe.crops * self.recipe.crop,
             )
-            logits = self.network.logits(batch.x, batch.mask)
+            logits = fast_logits(self.network, batch.x, batch.mask)
         if self.recipe.loss == "squared":
             each = (torch.sigmoid(logits) - batch.target) ** 2
         else:
