@@ -26,6 +26,10 @@ class Batch(NamedTuple):
     weight: Tensor
     """(B, N), of each token in the loss; 0 for padding, tracks and the crop's edges."""
 
+    def to(self, device: torch.device) -> Batch:
+        """The batch on a device."""
+        return Batch(*(each.to(device) for each in self))
+
 
 class Crops:
     """Draws batches of crops; which ones depends on the seed and the step alone.
@@ -45,14 +49,29 @@ class Crops:
         self._centres = [neutrals_by_pt(store) for store in stores]
         sizes = np.array([len(found) for found in self._centres], dtype=np.float64)
         self._share = sizes / sizes.sum()
-        # Loss weights of order one, whatever the cap: the mean of pT^alpha over drawn centres.
-        pts = np.concatenate(
-            [
-                s.columns["pt"][c[:: max(1, len(c) // 20_000)]]
-                for s, c in zip(stores, self._centres, strict=True)
-            ]
-        )
-        self._norm = float(np.mean(np.minimum(pts, recipe.pt_cap) ** recipe.alpha))
+        self._weights = [self._loss_weights(store) for store in stores]
+        # Of order one, whatever the cap.
+        drawn = [w[c] for w, c in zip(self._weights, self._centres, strict=True)]
+        self._norm = float(np.mean(np.concatenate(drawn)))
+
+    def _loss_weights(self, store: TokenStore) -> Any:
+        """pT^alpha of each neutral, over how often crops meet it.
+
+        Crops crowd where there is much pT. Without the division a soft token beside a jet would
+        count hundreds of times more than the same token elsewhere, and few jets would make up the
+        whole gradient.
+        """
+        pt = np.asarray(store.columns["pt"])
+        neutral = store.columns["kind"][:] == NEUTRAL
+        running = np.concatenate(([0], np.cumsum(np.where(neutral, _chance(pt), 0))))
+        half = self.recipe.crop // 2
+        place = np.arange(len(pt))
+        event = np.repeat(np.arange(len(store)), np.diff(store.offsets))
+        first = np.maximum(place - half, store.offsets[event])
+        last = np.minimum(place + half, store.offsets[event + 1])
+        met = np.maximum(running[last] - running[first], 1.0)
+        weight = np.minimum(pt, self.recipe.pt_cap) ** self.recipe.alpha / met
+        return np.where(neutral, weight, 0).astype(np.float32)
 
     def __call__(self, step: int, rank: int = 0, world: int = 1) -> Batch:
         """This process's part of the step's batch."""
@@ -72,9 +91,7 @@ class Crops:
         start = int(centre - self.edge - second * max(size - 2 * self.edge, 1))
         start = min(max(start, begin), end - size)
         here = slice(start, start + size)
-        pt = np.asarray(store.columns["pt"][here])
-        weight = np.minimum(pt, self.recipe.pt_cap) ** self.recipe.alpha / self._norm
-        weight = np.where(store.columns["kind"][here] == NEUTRAL, weight, 0).astype(np.float32)
+        weight = self._weights[which][here] / self._norm
         if start > begin:
             weight[: self.edge] = 0
         if start + size < end:
@@ -87,8 +104,12 @@ def neutrals_by_pt(store: TokenStore) -> Any:
     """Neutral tokens, thinned so that a draw among them prefers hard ones."""
     rng = np.random.default_rng(0)
     pt = np.asarray(store.columns["pt"])
-    chance = np.minimum(1, (pt / PT_HALF) ** 2)
-    return np.flatnonzero((rng.random(len(pt)) < chance) & (store.columns["kind"][:] == NEUTRAL))
+    drawn = rng.random(len(pt)) < _chance(pt)
+    return np.flatnonzero(drawn & (store.columns["kind"][:] == NEUTRAL))
+
+
+def _chance(pt: Any) -> Any:
+    return np.minimum(1, (pt / PT_HALF) ** 2)
 
 
 def _pad(crops: list[tuple[Any, ...]]) -> Batch:

@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
 from puma_coffea.puma.card import Calibration
-from puma_coffea.puma.network import PumaNetwork
 from puma_coffea.training.data import NEUTRAL, TokenStore
-from puma_coffea.training.physics import component_width
+from puma_coffea.training.physics import Weigh, component_width
 
 RIDGE = 0.02  # pull of each parameter towards 0, in units of the number of events
 
 
-@torch.inference_mode()
 def fit_calibration(
-    network: PumaNetwork, store: TokenStore, inputs: tuple[str, ...]
+    weigh: Weigh, store: TokenStore, inputs: tuple[str, ...]
 ) -> tuple[Calibration, float, float]:
     """The calibration, and the width of the pTmiss residual (GeV) before and after it.
 
@@ -28,13 +25,12 @@ def fit_calibration(
     eta = inputs.index("abs_eta") if "abs_eta" in inputs else inputs.index("eta")
     terms = np.zeros((len(store), 2, len(edges) + 3))
     residual = np.array(store.base)
-    network.eval()
     for event in range(len(store)):
         here = slice(store.offsets[event], store.offsets[event + 1])
         x = np.asarray(store.x[here], np.float32)
         if len(x) == 0:
             continue
-        w = network(torch.from_numpy(x)[None])[0].numpy().astype(np.float64)
+        w = weigh(x).astype(np.float64)
         neutral = store.columns["kind"][here] == NEUTRAL
         pt, phi = np.where(neutral, store.columns["pt"][here], 0), store.columns["phi"][here]
         direction = np.stack([pt * np.cos(phi), pt * np.sin(phi)])  # (2, tokens)

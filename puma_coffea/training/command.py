@@ -19,6 +19,7 @@ from puma_coffea.puma.network import NetworkConfig, PumaNetwork
 from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.config import Config, read_config
 from puma_coffea.training.loop import CHECKPOINT, Trainer, held_out_store
+from puma_coffea.training.physics import weigher
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ def export_model(
     card = config.card().model_copy(update={"training": _training(config, state)})
     if calibrate is not None:
         store = held_out_store(config, calibrate)
-        calibration, before, after = fit_calibration(network, store, config.inputs)
+        calibration, before, after = fit_calibration(weigher(network), store, config.inputs)
         logger.info(
             "calibration: width %.2f GeV before, %.2f after (held-out events)", before, after
         )

@@ -72,7 +72,9 @@ def expand(patterns: Iterable[str]) -> list[str]:
 
 def store_for(events: Iterator[ak.Array], card: Card, cache: Path, key: str) -> TokenStore:
     """The store of these events, made unless the cache has it already."""
-    digest = hashlib.sha256(f"{key}|{card.settings()}".encode()).hexdigest()[:20]
+    # What decides tokens and features; the network may change.
+    settings = card.model_dump_json(include={"inputs", "ordering", "tokens"})
+    digest = hashlib.sha256(f"{key}|{settings}".encode()).hexdigest()[:20]
     folder = cache / digest
     if not (folder / "done").exists():
         scratch = folder.with_name(f".{digest}.{os.getpid()}")

@@ -28,7 +28,7 @@ from puma_coffea.training.batches import Crops
 from puma_coffea.training.config import Config, Recipe
 from puma_coffea.training.data import TokenStore, expand, key_of, overlaid, read_batches, store_for
 from puma_coffea.training.logits import logits as fast_logits
-from puma_coffea.training.physics import missing_momentum
+from puma_coffea.training.physics import missing_momentum, weigher
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Trainer:
     def __init__(self, config: Config, folder: Path, cache: Path | None = None) -> None:
         self.config, self.folder = config, folder
         self.recipe = config.recipe
-        self.rank, self.world = _join()
+        self.rank, self.world, self.device = _join()
         if self.recipe.threads:
             torch.set_num_threads(self.recipe.threads)
         torch.manual_seed(self.recipe.seed)
@@ -60,7 +60,7 @@ class Trainer:
         self.crops = Crops(stores, self.recipe, edge=config.network.band)
         self.singles = Singles(stores, self.recipe) if self.recipe.alone_steps else None
         shape = NetworkConfig(inputs=len(config.inputs), **config.network.model_dump())
-        self.network = PumaNetwork(shape)
+        self.network = PumaNetwork(shape).to(self.device)
         if self.singles is not None:
             silence_attention(self.network)
         self.average = copy.deepcopy(self.network)
@@ -115,12 +115,14 @@ class Trainer:
         """Loss of this process's part of a batch; the parts of all processes add up."""
         if self.singles is not None and self.step < self.recipe.alone_steps:
             batch, size = self.singles(number, self.rank, self.world), self.recipe.singles
+            batch = batch.to(self.device)
             logits = alone_logits(self.network, batch)
         else:
             batch, size = (
                 self.crops(number, self.rank, self.world),
                 self.recipe.crops * self.recipe.crop,
             )
+            batch = batch.to(self.device)
             logits = fast_logits(self.network, batch.x, batch.mask)
         if self.recipe.loss == "squared":
             each = (torch.sigmoid(logits) - batch.target) ** 2
@@ -134,7 +136,9 @@ class Trainer:
         if self.world == 1:
             return loss
         gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
-        flat = torch.cat([g.reshape(-1) for g in gradients] + [torch.tensor([loss])])
+        flat = torch.cat(
+            [g.reshape(-1) for g in gradients] + [torch.tensor([loss], device=self.device)]
+        )
         distributed.all_reduce(flat)
         start = 0
         for gradient in gradients:
@@ -161,14 +165,15 @@ class Trainer:
             for norm in norms:
                 norm.momentum = None  # torch: a plain average
             for k in range(20):
-                batch = self.crops(10**9 + k)  # steps that no training reaches
+                batch = self.crops(10**9 + k).to(self.device)  # steps that no training reaches
                 self.network.logits(batch.x, batch.mask)
         self.average.load_state_dict(self.network.state_dict())
 
     def _validate(self, loss: float) -> None:
         row: dict[str, Any] = {"step": self.step, "seconds": round(self.seconds), "loss": loss}
+        weigh = weigher(self.average)
         for name, store in self.judges.items():
-            row[name] = missing_momentum(self.average, store, self.recipe.validate_events).ratio
+            row[name] = missing_momentum(weigh, store, self.recipe.validate_events).ratio
         figure = sum(row[name] for name in self.judges) / len(self.judges)
         if figure < self.best:
             self.best, self.since_best = figure, 0
@@ -213,7 +218,7 @@ class Trainer:
         path = self.folder / CHECKPOINT
         if not path.exists():
             return False
-        state = torch.load(path, weights_only=True)
+        state = torch.load(path, weights_only=True, map_location=self.device)
         mine, theirs = self.config.model_dump(mode="json"), state["config"]
         for key in ("inputs", "ordering", "tokens", "network"):
             if mine[key] != theirs[key]:
@@ -225,7 +230,7 @@ class Trainer:
         self.step, self.best = state["step"], state["best"]
         self.since_best, self.best_state = state["since_best"], state["best_state"]
         self.seconds = state["seconds"]
-        torch.set_rng_state(state["random"])
+        torch.set_rng_state(state["random"].cpu())
         logger.info("resumed at step %d", self.step)
         return True
 
@@ -247,12 +252,18 @@ def _freeze_norms(network: nn.Module) -> None:
             module.eval()
 
 
-def _join() -> tuple[int, int]:
-    """Rank and number of processes, as torchrun says."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+def _join() -> tuple[int, int, torch.device]:
+    """Rank, number of processes and this one's device, as torchrun says."""
+    world, local = (
+        int(os.environ.get(k, d)) for k, d in (("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
+    )
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", local % torch.cuda.device_count())
+        torch.cuda.set_device(device)
     if world > 1 and not distributed.is_initialized():
-        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    return int(os.environ.get("RANK", "0")), world
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return int(os.environ.get("RANK", "0")), world, device
 
 
 def _stores(

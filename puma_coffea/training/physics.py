@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import nn
+from numpy.typing import NDArray
 
+from puma_coffea.puma.fast import NumbaEngine
+from puma_coffea.puma.network import PumaNetwork
 from puma_coffea.training.data import NEUTRAL, TokenStore
+
+Weigh = Callable[[NDArray[np.float32]], NDArray[Any]]
+"""Weights of one event's tokens from their features, (tokens, inputs)."""
 
 
 class Figure(NamedTuple):
@@ -19,24 +24,26 @@ class Figure(NamedTuple):
     puppi: float
 
 
-@torch.inference_mode()
-def missing_momentum(network: nn.Module, store: TokenStore, limit: int) -> Figure:
-    """Width of the network's pTmiss residual on whole events, and its ratio to PUPPI's.
+def weigher(network: PumaNetwork) -> Weigh:
+    """The network as it will run in an analysis: the CPU's engine, several times as fast as torch."""
+    tensors = {name: value.numpy(force=True) for name, value in network.state_dict().items()}
+    engine = NumbaEngine(network.config, tensors)
+    return lambda x: engine([x])[0]
+
+
+def missing_momentum(weigh: Weigh, store: TokenStore, limit: int) -> Figure:
+    """Width of the pTmiss residual on whole events, and its ratio to PUPPI's.
 
     At most ``limit`` events are judged, spread over the store.
     """
-    network.eval()
     chosen = np.unique(np.linspace(0, len(store) - 1, min(limit, len(store))).astype(np.int64))
     residual = np.array(store.base)
     for event in chosen:
         here = slice(store.offsets[event], store.offsets[event + 1])
-        x = torch.from_numpy(np.asarray(store.x[here], np.float32))[None]
-        weights = network(x)[0].numpy() if x.shape[1] else np.zeros(0)
-        pt = (
-            np.where(store.columns["kind"][here] == NEUTRAL, store.columns["pt"][here], 0) * weights
-        )
-        phi = store.columns["phi"][here]
-        residual[event] -= [np.sum(pt * np.cos(phi)), np.sum(pt * np.sin(phi))]
+        weights = weigh(np.asarray(store.x[here], np.float32))
+        neutral = store.columns["kind"][here] == NEUTRAL
+        pt, phi = np.where(neutral, store.columns["pt"][here], 0), store.columns["phi"][here]
+        residual[event] -= [np.sum(pt * weights * f(phi)) for f in (np.cos, np.sin)]
     width, puppi = component_width(residual[chosen]), component_width(store.puppi[chosen])
     return Figure(width / puppi, width, puppi)
 

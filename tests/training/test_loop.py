@@ -19,6 +19,7 @@ from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.command import export_model
 from puma_coffea.training.config import Config, Recipe
 from puma_coffea.training.loop import Trainer, held_out_store, learning_rate
+from puma_coffea.training.physics import weigher
 
 SMALL = {
     "name": "small",
@@ -179,7 +180,7 @@ def test_a_calibration_narrows_the_residual_of_the_events_it_is_fitted_to(
     model = Puma.load(export_model(straight, tmp_path / "model", calibrate=cache))
     plain = Puma.load(export_model(straight, tmp_path / "plain"))
     store = held_out_store(config, cache)
-    calibration, before, after = fit_calibration(plain.network(), store, config.inputs)
+    calibration, before, after = fit_calibration(weigher(plain.network()), store, config.inputs)
     assert model.card.calibration == calibration
     assert after < before
     pf = candidates(open_events(sample_path("zvv_pu140")))[:1]
