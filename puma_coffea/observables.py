@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import awkward as ak
@@ -43,9 +44,7 @@ def met(candidates: ak.Array, weights: ak.Array) -> ak.Array:
     >>> [round(float(value[0]), 3) for value in (missing.px, missing.py, missing.pt)]
     [-3.0, -4.0, 5.0]
     """
-    refuse_lazy(candidates)
-    x, y = _sum_xy(candidates, weights)
-    return momentum2d(np.hypot(x, y), np.arctan2(-y, -x))
+    return Weighted(candidates, weights).met()
 
 
 def recoil(candidates: ak.Array, weights: ak.Array, truth: ak.Array) -> ak.Array:
@@ -72,20 +71,7 @@ def recoil(candidates: ak.Array, weights: ak.Array, truth: ak.Array) -> ak.Array
     >>> [round(float(value[0]), 3) for value in (u.parallel, u.perpendicular, u.boson_pt)]
     [-30.0, -4.0, 32.0]
     """
-    refuse_lazy(candidates)
-    if "boson_products" in truth.fields:
-        weights = ak.where(_from_boson(candidates, truth["boson_products"]), 0, weights)
-    x, y = _sum_xy(candidates, weights)
-    boson, missing = truth["boson"], truth["met"]
-    absent = ak.to_numpy(ak.is_none(boson["pt"]))
-    pt, phi = (
-        np.where(absent, ak.to_numpy(missing[n]), ak.to_numpy(ak.fill_none(boson[n], 0)))
-        for n in ("pt", "phi")
-    )
-    cos, sin = np.cos(phi), np.sin(phi)
-    return ak.zip(
-        {"parallel": x * cos + y * sin, "perpendicular": y * cos - x * sin, "boson_pt": pt}
-    )
+    return Weighted(candidates, weights).recoil(truth)
 
 
 def jets(
@@ -101,37 +87,84 @@ def jets(
     awkward.Array
         ``var * Momentum4D`` per event (``pt, eta, phi, mass``), jets above ``min_pt`` GeV.
     """
-    refuse_lazy(candidates)
-    try:
-        import fastjet
-    except ImportError:
-        msg = "Jets need the package fastjet: pip install 'puma-coffea[jets]'."
-        raise MissingExtra(msg) from None
+    return Weighted(candidates, weights).jets(radius, min_pt)
 
-    kept, scale = _contributing(candidates, weights)
-    pt = scale * kept["pt"]
-    eta, phi, mass = (ak.values_astype(kept[n], np.float64) for n in ("eta", "phi", "mass"))
-    pz = pt * np.sinh(eta)
-    momenta = ak.to_packed(
-        ak.zip(
-            {
-                "px": pt * np.cos(phi),
-                "py": pt * np.sin(phi),
-                "pz": pz,
-                "E": np.sqrt(pt**2 + pz**2 + (scale * mass) ** 2),
-            },
-            with_name="Momentum4D",
+
+class Weighted:
+    """The candidates that take part, times their weights: what the observables have in common.
+
+    Parameters
+    ----------
+    candidates, weights
+        As from :func:`puma_coffea.candidates` and a method.
+    """
+
+    def __init__(self, candidates: ak.Array, weights: ak.Array) -> None:
+        refuse_lazy(candidates)
+        if len(candidates) != len(weights) or not ak.all(
+            ak.num(candidates, axis=1) == ak.num(weights, axis=1)
+        ):
+            msg = "Weights and candidates differ in layout; weigh the very candidates you pass."
+            raise MissingCollection(msg)
+        self._given = candidates, weights
+        keep = physical(candidates) & (weights != 0)
+        self._kept = candidates[keep]
+        self._scale = ak.values_astype(weights[keep], np.float64)
+        self._pt = self._scale * self._kept["pt"]
+        phi = ak.values_astype(self._kept["phi"], np.float64)
+        self._px, self._py = self._pt * np.cos(phi), self._pt * np.sin(phi)
+
+    @cached_property
+    def sum(self) -> tuple[Any, Any]:
+        """Vector sum of each event, x and y (GeV)."""
+        return ak.to_numpy(ak.sum(self._px, axis=1)), ak.to_numpy(ak.sum(self._py, axis=1))
+
+    def met(self) -> ak.Array:
+        """As :func:`met`."""
+        x, y = self.sum
+        return momentum2d(np.hypot(x, y), np.arctan2(-y, -x))
+
+    def recoil(self, truth: ak.Array) -> ak.Array:
+        """As :func:`recoil`."""
+        x, y = self.sum
+        if "boson_products" in truth.fields and ak.count(truth["boson_products"]["pt"]) > 0:
+            candidates, weights = self._given
+            removed = _from_boson(candidates, truth["boson_products"])
+            x, y = Weighted(candidates, ak.where(removed, 0, weights)).sum
+        boson, missing = truth["boson"], truth["met"]
+        absent = ak.to_numpy(ak.is_none(boson["pt"]))
+        pt, phi = (
+            np.where(absent, ak.to_numpy(missing[n]), ak.to_numpy(ak.fill_none(boson[n], 0)))
+            for n in ("pt", "phi")
         )
-    )
-    if ak.count(momenta["px"]) == 0:  # fastjet takes no array without particles
-        empty = momenta["px"]
-        return momentum4d(empty, empty, empty, empty)
-    definition = fastjet.JetDefinition(fastjet.antikt_algorithm, radius)
-    with _banner_on_stderr():
-        found = fastjet.ClusterSequence(momenta, definition).inclusive_jets(min_pt)
-    found = ak.Array(found, with_name="Momentum4D")
-    ordered = found[ak.argsort(found.pt, axis=1, ascending=False, stable=True)]
-    return momentum4d(ordered.pt, ordered.eta, ordered.phi, ordered.mass)
+        cos, sin = np.cos(phi), np.sin(phi)
+        return ak.zip(
+            {"parallel": x * cos + y * sin, "perpendicular": y * cos - x * sin, "boson_pt": pt}
+        )
+
+    def jets(self, radius: float = JET_RADIUS, min_pt: float = JET_PT_MIN) -> ak.Array:
+        """As :func:`jets`."""
+        try:
+            import fastjet
+        except ImportError:
+            msg = "Jets need the package fastjet: pip install 'puma-coffea[jets]'."
+            raise MissingExtra(msg) from None
+
+        eta, mass = (ak.values_astype(self._kept[n], np.float64) for n in ("eta", "mass"))
+        pz = self._pt * np.sinh(eta)
+        energy = np.sqrt(self._pt**2 + pz**2 + (self._scale * mass) ** 2)
+        momenta = ak.to_packed(
+            ak.zip({"px": self._px, "py": self._py, "pz": pz, "E": energy}, with_name="Momentum4D")
+        )
+        if ak.count(momenta["px"]) == 0:  # fastjet takes no array without particles
+            empty = momenta["px"]
+            return momentum4d(empty, empty, empty, empty)
+        definition = fastjet.JetDefinition(fastjet.antikt_algorithm, radius)
+        with _banner_on_stderr():
+            found = fastjet.ClusterSequence(momenta, definition).inclusive_jets(min_pt)
+        found = ak.Array(found, with_name="Momentum4D")
+        ordered = found[ak.argsort(found.pt, axis=1, ascending=False, stable=True)]
+        return momentum4d(ordered.pt, ordered.eta, ordered.phi, ordered.mass)
 
 
 @contextmanager
@@ -192,33 +225,12 @@ def pileup_jets(jets: ak.Array, generator_jets: ak.Array, min_pt: float = 30.0) 
     return ak.sum(~matched, axis=1)
 
 
-def _contributing(candidates: ak.Array, weights: ak.Array) -> tuple[Any, Any]:
-    if len(candidates) != len(weights) or not ak.all(
-        ak.num(candidates, axis=1) == ak.num(weights, axis=1)
-    ):
-        msg = "Weights and candidates differ in layout; weigh the very candidates you pass."
-        raise MissingCollection(msg)
-    keep = physical(candidates) & (weights != 0)
-    return candidates[keep], ak.values_astype(weights[keep], np.float64)
-
-
-def _sum_xy(candidates: ak.Array, weights: ak.Array) -> tuple[Any, Any]:
-    kept, scale = _contributing(candidates, weights)
-    pt = scale * kept["pt"]
-    phi = ak.values_astype(kept["phi"], np.float64)
-    return ak.to_numpy(ak.sum(pt * np.cos(phi), axis=1)), ak.to_numpy(
-        ak.sum(pt * np.sin(phi), axis=1)
-    )
-
-
 def _from_boson(candidates: ak.Array, products: ak.Array) -> Any:
     """Mask of the candidates that are a decay product: for each product the nearest within 0.1.
 
     Charged products are looked for among the tracks of the hard vertex, others among neutrals.
     """
     mask = ak.zeros_like(candidates["pt"], dtype=np.bool_)
-    if ak.count(products["pt"]) == 0:
-        return mask
     for k in range(int(ak.max(ak.num(products, axis=1)))):
         product = ak.firsts(products[:, k:])
         distance = _delta_r(candidates, product)

@@ -12,14 +12,7 @@ from typing import Any
 import awkward as ak
 import numpy as np
 
-from puma_coffea.observables import (
-    dijet_mass,
-    jets,
-    leading_jet_response,
-    met,
-    pileup_jets,
-    recoil,
-)
+from puma_coffea.observables import Weighted, dijet_mass, leading_jet_response, pileup_jets
 
 # GeV; the last bin is open. Narrow where events are, wide where they are few.
 BOSON_PT_EDGES = (0.0, 20.0, 40.0, 60.0, 80.0, 100.0, 130.0, 170.0, 220.0, 300.0, 500.0)
@@ -66,7 +59,8 @@ def measure(candidates: ak.Array, weights: ak.Array, truth: ak.Array) -> dict[st
         As from :func:`puma_coffea.candidates`, a method, and :func:`puma_coffea.truth`.
         Quantities that need generator jets are left out where ``truth`` has none.
     """
-    missing, u = met(candidates, weights), recoil(candidates, weights, truth)
+    weighted = Weighted(candidates, weights)
+    missing, u = weighted.met(), weighted.recoil(truth)
     numbers = {
         "met_x": missing.px - truth["met"].px,
         "met_y": missing.py - truth["met"].py,
@@ -76,7 +70,7 @@ def measure(candidates: ak.Array, weights: ak.Array, truth: ak.Array) -> dict[st
         "boson_pt": u["boson_pt"],
     }
     if "jets" in truth.fields:
-        found, generated = jets(candidates, weights), truth["jets"]
+        found, generated = weighted.jets(), truth["jets"]
         ordered = generated[ak.argsort(generated["pt"], axis=1, ascending=False, stable=True)]
         hard = generated[generated["pt"] > GENERATOR_JET_PT_MIN]
         numbers["dijet_mass"] = dijet_mass(found) - dijet_mass(ordered)
