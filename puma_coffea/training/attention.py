@@ -13,7 +13,6 @@ Kept for the derivative: the shares alone. The inner loops are LLVM instructions
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from puma_coffea.puma.fast_vectors import (
     vectorised,
 )
 from puma_coffea.puma.fast_weights import round_up
+from puma_coffea.training.threads import spread
 
 QUERIES = 2 * ROWS
 """Queries of a block: their sums fill half of the registers."""
@@ -89,7 +89,7 @@ class BandedAttention(torch.autograd.Function):
         out = qkv.new_empty(batch, length, width)
         offsets = np.arange(shape.keys) - shape.band
         far = np.where(np.abs(offsets) <= band, np.float32(0), HIDDEN)
-        _spread(
+        _call(
             batch, forward, shape, _flat(qkv), _flat(mask.contiguous()), far, _flat(shares),
             _flat(out),
         )  # fmt: skip
@@ -102,7 +102,7 @@ class BandedAttention(torch.autograd.Function):
         qkv, shares = ctx.saved_tensors
         given = gradients[0].contiguous()
         out = torch.empty_like(qkv)
-        _spread(len(qkv), backward, ctx.shape, _flat(qkv), _flat(shares), _flat(given), _flat(out))
+        _call(len(qkv), backward, ctx.shape, _flat(qkv), _flat(shares), _flat(given), _flat(out))
         return out, None, None, None
 
 
@@ -131,22 +131,16 @@ def _flat(tensor: Tensor) -> Any:
     return tensor.detach().view(-1).numpy()
 
 
-def _spread(batch: int, kernel: Any, shape: Shape, *arrays: Any) -> None:
-    """Call a kernel for all crops, on as many threads as torch uses."""
-    threads = min(torch.get_num_threads(), batch)
-    bounds = [batch * i // threads for i in range(threads + 1)]
+def _call(batch: int, kernel: Any, shape: Shape, *arrays: Any) -> None:
+    """Call a kernel for all crops."""
 
-    def part(i: int) -> None:
+    def part(_: int, first: int, last: int) -> None:
         # torch's memory begins at a cache line, so that no aligned vector lies across two.
         room = torch.zeros(7, shape.places * shape.row).numpy()
         small = torch.zeros(3, QUERIES * (shape.window + shape.keys) + shape.places).numpy()
-        kernel(shape, bounds[i], bounds[i + 1], *arrays, *room, *small)
+        kernel(shape, first, last, *arrays, *room, *small)
 
-    if threads == 1:
-        part(0)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(part, range(threads)))
+    spread(batch, part)
 
 
 @njit(cache=True, nogil=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from puma_coffea.puma.card import Calibration
-from puma_coffea.training.data import NEUTRAL, TokenStore
+from puma_coffea.training.data import TokenStore
 from puma_coffea.training.physics import Weigh, component_width
 
 RIDGE = 0.02  # pull of each parameter towards 0, in units of the number of events
@@ -26,20 +26,14 @@ def fit_calibration(
     terms = np.zeros((len(store), 2, len(edges) + 3))
     residual = np.array(store.base)
     for event in range(len(store)):
-        here = slice(store.offsets[event], store.offsets[event + 1])
-        x = np.asarray(store.x[here], np.float32)
-        if len(x) == 0:
-            continue
+        x, momenta = store.features(event), store.momenta(event)
         w = weigh(x).astype(np.float64)
-        neutral = store.columns["kind"][here] == NEUTRAL
-        pt, phi = np.where(neutral, store.columns["pt"][here], 0), store.columns["phi"][here]
-        direction = np.stack([pt * np.cos(phi), pt * np.sin(phi)])  # (2, tokens)
         region = np.searchsorted(edges, np.abs(x[:, eta]), side="right")
         spread = w * (1 - w)
         basis = [w * (region == r) for r in range(len(edges) + 1)]
         basis += [spread, spread * (1 - 2 * w)]
-        residual[event] -= direction @ w
-        terms[event] = direction @ np.stack(basis, axis=1)
+        residual[event] -= momenta @ w
+        terms[event] = momenta @ np.stack(basis, axis=1)
     return _solve(residual, terms, edges)
 
 

@@ -141,9 +141,6 @@ def read_config(path: str | Path, preset: str = "default") -> Config:
     """
     import yaml
 
-    if preset not in PRESETS:
-        msg = f"There is no preset {preset!r}; choose one of {', '.join(PRESETS)}."
-        raise BadConfig(msg)
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -155,21 +152,29 @@ def read_config(path: str | Path, preset: str = "default") -> Config:
     if not isinstance(content, dict):
         msg = f"{path} must be a mapping with the keys name and data, at least."
         raise BadConfig(msg)
+    return make_config(content, preset, str(path))
+
+
+def make_config(content: dict[str, Any], preset: str = "default", where: str = "config") -> Config:
+    """A configuration from nested mappings on top of a preset; ``where`` names it in errors."""
+    if preset not in PRESETS:
+        msg = f"There is no preset {preset!r}; choose one of {', '.join(PRESETS)}."
+        raise BadConfig(msg)
     try:
-        config = Config.model_validate(_merge(PRESETS[preset], content))
+        config = Config.model_validate(merge(PRESETS[preset], content))
         config.card()  # knows which inputs exist
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        msg = f"{path}: {key}: {first['msg']}."
+        msg = f"{where}: {key}: {first['msg']}."
         raise BadConfig(msg) from error
     return config
 
 
-def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+def merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     """``top`` over ``base``, mapping by mapping."""
     merged = dict(base)
     for key, value in top.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merge(merged[key], value) if both else value
+        merged[key] = merge(merged[key], value) if both else value
     return merged

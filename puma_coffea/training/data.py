@@ -57,6 +57,20 @@ class TokenStore:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def tokens(self, event: int) -> slice:
+        """Where an event's tokens stand."""
+        return slice(self.offsets[event], self.offsets[event + 1])
+
+    def features(self, event: int) -> NDArray[np.float32]:
+        """Features of an event's tokens, (tokens, inputs)."""
+        return np.asarray(self.x[self.tokens(event)], np.float32)
+
+    def momenta(self, event: int) -> NDArray[np.float64]:
+        """px and py (GeV) of an event's neutral tokens, 0 for tracks, (2, tokens)."""
+        kind, pt, phi = (self.columns[n][self.tokens(event)] for n in ("kind", "pt", "phi"))
+        pt = np.where(kind == NEUTRAL, pt, 0).astype(np.float64)
+        return np.stack([pt * np.cos(phi), pt * np.sin(phi)])
+
 
 def expand(patterns: Iterable[str]) -> list[str]:
     """Files of paths and globs, each pattern matching something."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from puma_coffea.puma.fast import NumbaEngine
 from puma_coffea.puma.network import PumaNetwork
-from puma_coffea.training.data import NEUTRAL, TokenStore
+from puma_coffea.training.data import TokenStore
 
 Weigh = Callable[[NDArray[np.float32]], NDArray[Any]]
 """Weights of one event's tokens from their features, (tokens, inputs)."""
@@ -37,14 +37,8 @@ def missing_momentum(weigh: Weigh, store: TokenStore, limit: int) -> Figure:
     At most ``limit`` events are judged, spread over the store.
     """
     chosen = np.unique(np.linspace(0, len(store) - 1, min(limit, len(store))).astype(np.int64))
-    residual = np.array(store.base)
-    for event in chosen:
-        here = slice(store.offsets[event], store.offsets[event + 1])
-        weights = weigh(np.asarray(store.x[here], np.float32))
-        neutral = store.columns["kind"][here] == NEUTRAL
-        pt, phi = np.where(neutral, store.columns["pt"][here], 0), store.columns["phi"][here]
-        residual[event] -= [np.sum(pt * weights * f(phi)) for f in (np.cos, np.sin)]
-    width, puppi = component_width(residual[chosen]), component_width(store.puppi[chosen])
+    found = [store.base[e] - store.momenta(e) @ weigh(store.features(e)) for e in chosen]
+    width, puppi = component_width(np.array(found)), component_width(store.puppi[chosen])
     return Figure(width / puppi, width, puppi)
 
 

@@ -1,0 +1,193 @@
+"""What each part of PUMA is worth: a small training for each variant, boosted trees beside them.
+
+Every variant sees the same events for the same number of steps; differences to the full model
+come with the error of a paired bootstrap over events. Needs torch and lightgbm.
+
+Run it: python -m puma_coffea.benchmarks.ablations TRAIN.parquet ... --validation VAL.parquet
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puma_coffea.training.alone import Singles
+from puma_coffea.training.calibration import fit_calibration
+from puma_coffea.training.config import STRONG, Config, make_config, merge
+from puma_coffea.training.data import NEUTRAL, TokenStore
+from puma_coffea.training.loop import Trainer
+from puma_coffea.training.physics import Weigh, component_width, weigher
+
+logger = logging.getLogger(__name__)
+
+FULL, TREES = "full model", "boosted trees, same inputs, no attention"
+RESAMPLES = 500
+REGIONS = (0.0, 1.5, 3.0, 4.0, 10.0)  # of abs(eta)
+
+#: Groups of inputs, each left out in turn, by the beginning of their names.
+GROUPS = {
+    "clusters": ("cluster",),
+    "charged-hard sums": ("hard_",),
+    "charged pile-up sums": ("pileup_",),
+    "neutral sums": ("photon_", "hadron_"),
+    "nearest tracks and ranks": ("nearest_", "neutral_rank"),
+    "densities of rings": ("ring_",),
+    "event scalars": ("event_",),
+}
+
+
+def variants(steps: int) -> dict[str, dict[str, Any]]:
+    """What each variant changes in the configuration."""
+    found: dict[str, dict[str, Any]] = {FULL: {}}
+    found["no attention"] = {"recipe": {"alone_steps": steps}}
+    found["pT order"] = {"ordering": {"by": "pt"}}
+    found |= {f"band {band}": {"network": {"band": band}} for band in (1, 5, 30)}
+    found["with PUPPI's weight"] = {"inputs": toggled("puppi")}
+    for group, starts in GROUPS.items():
+        left = tuple(name for name in STRONG if not name.startswith(starts))
+        found[f"without {group}"] = {"inputs": left}
+    return found
+
+
+def toggled(name: str) -> tuple[str, ...]:
+    """The default inputs with this one as well."""
+    return (*(each for each in STRONG if each != name), name)
+
+
+def train(content: dict[str, Any], folder: Path, cache: Path) -> tuple[Trainer, Weigh]:
+    """A finished training (resumed if it was stopped), and its averaged network."""
+    trainer = Trainer(make_config(content), folder, cache)
+    trainer.run()
+    return trainer, weigher(trainer.average)
+
+
+def boosted_trees(trainer: Trainer, rounds: int = 300) -> Weigh:
+    """LightGBM on single neutrals: the same events, inputs and loss weights, no neighbours."""
+    import lightgbm
+
+    singles = Singles(trainer.crops.stores, trainer.recipe)
+    options = {
+        "objective": "cross_entropy", "num_leaves": 63, "learning_rate": 0.05, "seed": 1,
+        "min_data_in_leaf": 200, "feature_fraction": 0.5, "bagging_fraction": 0.7,
+        "bagging_freq": 1, "lambda_l2": 5.0, "num_threads": 1, "verbose": -1,
+    }  # fmt: skip
+    data = lightgbm.Dataset(singles.x.astype(np.float32), singles.y, weight=singles.weight)
+    trees = lightgbm.train(options, data, rounds)
+    return lambda x: np.asarray(trees.predict(x)) if len(x) else np.zeros(0)
+
+
+def judge(weigh: Weigh, config: Config, judges: dict[str, TokenStore]) -> dict[str, Any]:
+    """Residuals of every event by sample, after a calibration on the first of them."""
+    first, *_ = judges.values()
+    calibration, _, _ = fit_calibration(weigh, first, config.inputs)
+    eta = config.inputs.index("abs_eta")
+    found: dict[str, Any] = {}
+    for name, store in judges.items():
+        residuals, squares = np.zeros((len(store), 2)), np.zeros(len(REGIONS) - 1)
+        for event in range(len(store)):
+            x = store.features(event)
+            raw = weigh(x).astype(np.float32)
+            weights = calibration(raw, x[:, eta])
+            residuals[event] = store.base[event] - store.momenta(event) @ weights
+            squares += squared_error(store, event, weights, x[:, eta])
+        found[name] = {"residuals": residuals, "squares": squares / len(store)}
+    return found
+
+
+def squared_error(
+    store: TokenStore, event: int, weights: NDArray[Any], eta: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Sum of (pT (w - y))^2 of an event's neutrals in each of REGIONS (GeV^2)."""
+    here = store.tokens(event)
+    pt = np.where(store.columns["kind"][here] == NEUTRAL, store.columns["pt"][here], 0)
+    errors = (pt * (weights - store.columns["y"][here])) ** 2
+    return np.histogram(eta, REGIONS, weights=errors)[0]
+
+
+def figures(
+    mine: dict[str, Any], full: dict[str, Any], judges: dict[str, TokenStore]
+) -> dict[str, Any]:
+    """Ratio to PUPPI, difference to the full model and its paired error, by sample."""
+    rng, found = np.random.default_rng(1), {}
+    for name, store in judges.items():
+        ours, theirs = mine[name]["residuals"], full[name]["residuals"]
+        draws = rng.integers(0, len(store), (RESAMPLES, len(store)))
+        gaps = [
+            (component_width(ours[d]) - component_width(theirs[d]))
+            / component_width(store.puppi[d])
+            for d in draws
+        ]
+        puppi = component_width(store.puppi)
+        ratio, base = component_width(ours) / puppi, component_width(theirs) / puppi
+        found[name] = {
+            "ratio": ratio,
+            "difference": ratio - base,
+            "error": float(np.std(gaps)),
+            "squared_error_by_eta": mine[name]["squares"].tolist(),
+        }
+    return found
+
+
+def markdown(rows: dict[str, Any]) -> str:
+    """The table as it stands in the documentation."""
+    samples = list(next(iter(rows.values())))
+    lines = [
+        "| variant | " + " | ".join(f"{s} | difference" for s in samples) + " |",
+        "|---|" + "---|---|" * len(samples),
+    ]
+    for name, row in rows.items():
+        cells = [
+            f"{row[s]['ratio']:.3f} | {row[s]['difference']:+.3f} ± {row[s]['error']:.3f}"
+            for s in samples
+        ]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("files", nargs="+", help="Parquet samples to train on")
+    parser.add_argument("--validation", nargs="*", default=[], help="Parquet samples to judge on")
+    parser.add_argument("--output", type=Path, default=Path("ablations"))
+    parser.add_argument("--steps", type=int, default=4000, help="of each training")
+    parser.add_argument("--only", nargs="*", help="beginnings of the names of variants")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    base = {
+        "name": "ablation",
+        "data": {"files": options.files, "validation": options.validation},
+        "recipe": {
+            "steps": options.steps, "alone_steps": options.steps // 2, "crops": 32, "crop": 128,
+            "validate_every": options.steps, "threads": 1,
+        },
+    }  # fmt: skip
+    results: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
+
+    def add(name: str, trainer: Trainer, weigh: Weigh) -> None:
+        results[name] = judge(weigh, trainer.config, trainer.judges)
+        rows[name] = figures(results[name], results[FULL], trainer.judges)
+        for sample, row in rows[name].items():
+            logger.info("%s, %s: %.3f, %+.3f", name, sample, row["ratio"], row["difference"])
+        (options.output / "ablations.json").write_text(json.dumps(rows, indent=2) + "\n")
+
+    for name, change in variants(options.steps).items():
+        if options.only and name != FULL and not name.startswith(tuple(options.only)):
+            continue
+        folder = options.output / name.replace(" ", "-").replace("'", "")
+        trainer, weigh = train(merge(base, change), folder, options.output / "cache")
+        add(name, trainer, weigh)
+        if name == FULL:
+            add(TREES, trainer, boosted_trees(trainer))
+    (options.output / "ablations.md").write_text(markdown(rows) + "\n")
+    logger.info("%s", options.output / "ablations.md")
+
+
+if __name__ == "__main__":
+    main()
