@@ -87,14 +87,40 @@ class Vectors:
 
     def spread(self, array: Any, *place: Any) -> Any:
         """One number in all lanes."""
-        return self.splat(self.builder.load(self._address(array, self.index(*place), _FLOAT)))
+        return self.splat(self.load_number(array, *place))
 
     def splat(self, number: Any) -> Any:
         if isinstance(number, float):
             return _VECTOR([np.float32(number)] * LANES)
-        first = self.builder.insert_element(_VECTOR(ir.Undefined), number, _INT(0))
-        zeros = ir.VectorType(_INT, LANES)([0] * LANES)
-        return self.builder.shuffle_vector(first, _VECTOR(ir.Undefined), zeros)
+        return self._in_all_lanes(number, _VECTOR)
+
+    def number(self, value: float) -> Any:
+        """A constant that is not a vector."""
+        return _FLOAT(np.float32(value))
+
+    def load_number(self, array: Any, *place: Any) -> Any:
+        return self.builder.load(self._address(array, self.index(*place), _FLOAT))
+
+    def to_float(self, integer: Any) -> Any:
+        return self.builder.sitofp(integer, _FLOAT)
+
+    def splat_int(self, number: int) -> Any:
+        """An integer in all lanes."""
+        return _INTS([number] * LANES)
+
+    def spread_int(self, array: Any, place: int) -> Any:
+        """The lower half of a 64-bit integer in all lanes."""
+        value = self.builder.load(self.builder.gep(array, [_INDEX(place)]))
+        return self._in_all_lanes(self.builder.trunc(value, _INT), _INTS)
+
+    def count_from(self, place: Any) -> Any:
+        """The integers from ``place`` on, modulo 2^32."""
+        first = self._in_all_lanes(self.builder.trunc(place, _INT), _INTS)
+        return self.builder.add(first, _INTS(list(range(LANES))))
+
+    def _in_all_lanes(self, value: Any, kind: Any) -> Any:
+        first = self.builder.insert_element(kind(ir.Undefined), value, _INT(0))
+        return self.builder.shuffle_vector(first, kind(ir.Undefined), _INTS([0] * LANES))
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """a b + c, fused where the machine can."""
@@ -102,6 +128,11 @@ class Vectors:
         name = f"llvm.fmuladd.v{LANES}f32"
         function = cgutils.get_or_insert_function(self.builder.module, kind, name)
         return self.builder.call(function, [a, b, c])
+
+    def root_number(self, a: Any) -> Any:
+        kind = ir.FunctionType(_FLOAT, [_FLOAT])
+        function = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.sqrt.f32")
+        return self.builder.call(function, [a])
 
     def root(self, a: Any) -> Any:
         kind = ir.FunctionType(_VECTOR, [_VECTOR])

@@ -1,0 +1,30 @@
+"""Kernels on as many threads as torch uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+
+def spread(count: int, part: Callable[[int, int, int], None], unit: int = 1) -> None:
+    """Call ``part(thread, first, last)`` for the parts of ``count`` things, and wait.
+
+    Parameters
+    ----------
+    count
+        Things to be worked on, each of them by one thread.
+    part
+        Must not hold Python's lock for long: a numba kernel with ``nogil``.
+    unit
+        Parts begin at multiples of this.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1:
+        part(0, 0, count)
+        return
+    whole = -(-count // unit)
+    bounds = [min(unit * (whole * i // threads), count) for i in range(threads + 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(part, range(threads), bounds[:-1], bounds[1:]))
