@@ -40,7 +40,10 @@ def split_recursively(sin: Any, cos: Any, eta: Any, size: int, branches: int) ->
     x, y, z = on_grid(sin), on_grid(cos), on_grid(eta)
     members, label = np.arange(n), np.zeros(n, dtype=np.int32)
     scratch = (
-        np.empty(n, dtype=np.int32),
+        np.empty(max(n, branches), dtype=np.int32),
+        np.empty(n, dtype=np.float32),
+        np.empty(n, dtype=np.float32),
+        np.empty(n, dtype=np.float32),
         np.empty(n, dtype=np.float32),
         np.empty(n, dtype=np.int64),
     )
@@ -93,26 +96,17 @@ def _by_first_member(members: Any, leaves: Any) -> tuple[Any, Any]:
 @njit(cache=True)
 def _partition(x: Any, y: Any, z: Any, members: Any, label: Any, counts: Any, scratch: Any) -> None:
     """Sort the points by label, keeping their order within a label."""
-    place = scratch[0]  # of the point i after sorting
+    place, _, xs, ys, zs, moved = scratch  # place: where the next point of a label goes
     begin = 0
-    for c, count in enumerate(counts):
-        p = begin
-        for i in range(len(label)):
-            place[i] = p if label[i] == c else place[i]
-            p += label[i] == c
-        begin += count
-    _scatter(x, place, scratch[1])
-    _scatter(y, place, scratch[1])
-    _scatter(z, place, scratch[1])
-    _scatter(members, place, scratch[2])
-
-
-@njit(cache=True)
-def _scatter(values: Any, place: Any, scratch: Any) -> None:
-    for i in range(len(values)):
-        scratch[place[i]] = values[i]
-    for i in range(len(values)):
-        values[i] = scratch[i]
+    for c in range(len(counts)):
+        place[c] = begin
+        begin += counts[c]
+    for i in range(len(label)):
+        p = place[label[i]]
+        place[label[i]] = p + 1
+        xs[p], ys[p], zs[p], moved[p] = x[i], y[i], z[i], members[i]
+    for i in range(len(label)):
+        x[i], y[i], z[i], members[i] = xs[i], ys[i], zs[i], moved[i]
 
 
 @njit(cache=True)
@@ -149,15 +143,37 @@ def kmeans(
 @njit(cache=True)
 def _assign(x: Any, y: Any, z: Any, centre: Any, nearest: Any, distance: Any) -> None:
     """Index of the nearest centre of each point."""
-    # Centres outside, points inside: the inner loop has no dependence and becomes SIMD code.
-    for c in range(len(centre)):
+    # Centres outside, points inside: the inner loops have no dependence and become SIMD code.
+    # The first four centres, usually all, are compared in registers.
+    begin = min(len(centre), 4)
+    ax, ay, az = centre[0, 0], centre[0, 1], centre[0, 2]
+    second, third, fourth = min(1, begin - 1), min(2, begin - 1), begin - 1
+    bx, by, bz = centre[second, 0], centre[second, 1], centre[second, 2]
+    cx, cy, cz = centre[third, 0], centre[third, 1], centre[third, 2]
+    dx, dy, dz = centre[fourth, 0], centre[fourth, 1], centre[fourth, 2]
+    for i in range(len(x)):
+        best, label = _squared(x[i] - ax, y[i] - ay, z[i] - az), np.int32(0)
+        other = _squared(x[i] - bx, y[i] - by, z[i] - bz)
+        label = np.int32(1) if other < best else label
+        best = min(best, other)
+        other = _squared(x[i] - cx, y[i] - cy, z[i] - cz)
+        label = np.int32(2) if other < best else label
+        best = min(best, other)
+        other = _squared(x[i] - dx, y[i] - dy, z[i] - dz)
+        label = np.int32(3) if other < best else label
+        nearest[i] = label
+        distance[i] = min(best, other)
+    for c in range(begin, len(centre)):
         cx, cy, cz = centre[c, 0], centre[c, 1], centre[c, 2]
         for i in range(len(x)):
-            dx, dy, dz = x[i] - cx, y[i] - cy, z[i] - cz
-            d = dx * dx + dy * dy + dz * dz
-            closer = c == 0 or d < distance[i]
-            nearest[i] = c if closer else nearest[i]
-            distance[i] = d if closer else distance[i]
+            d = _squared(x[i] - cx, y[i] - cy, z[i] - cz)
+            nearest[i] = c if d < distance[i] else nearest[i]
+            distance[i] = min(distance[i], d)
+
+
+@njit(cache=True)
+def _squared(x: Any, y: Any, z: Any) -> Any:
+    return x * x + y * y + z * z
 
 
 @njit(cache=True)
