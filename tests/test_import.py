@@ -19,6 +19,20 @@ def test_import_pulls_in_no_heavy_package():
     assert answer.stdout.strip() == "[]"
 
 
+def test_weights_on_a_machine_without_gpu_import_no_torch():
+    code = (
+        "import sys, pathlib; exists = pathlib.Path.exists\n"
+        "pathlib.Path.exists = lambda p: not str(p).startswith('/dev/') and exists(p)\n"
+        "from puma_coffea import candidates, method, open_events, sample_path\n"
+        "method('puma')(candidates(open_events(sample_path('zvv_pu140'), entry_stop=1)))\n"
+        "print('torch' in sys.modules)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "False"
+
+
 def test_public_names_exist_and_are_sorted():
     assert puma_coffea.__all__ == sorted(puma_coffea.__all__)
     for name in puma_coffea.__all__:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 from functools import partial
 from importlib import resources
 from importlib.util import find_spec
@@ -298,12 +299,21 @@ def _engine(model: Puma) -> Any:
 
 def _device(wanted: str) -> str:
     """``"cpu"``, computed without torch, or a device of torch."""
-    if wanted == "cpu" or (wanted == "auto" and find_spec("torch") is None):
+    if wanted == "cpu" or (wanted == "auto" and not _may_have_gpu()):
         return "cpu"
     _require("torch", f"Device {wanted!r}")
     from puma_coffea.puma.engine import choose_device
 
     return choose_device(wanted)
+
+
+def _may_have_gpu() -> bool:
+    """Whether torch could find a GPU: importing it only to ask takes seconds."""
+    if find_spec("torch") is None or sys.platform == "darwin":
+        return False
+    # Drivers of NVIDIA, NVIDIA Tegra, AMD, and Windows around this Linux.
+    drivers = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
+    return sys.platform != "linux" or any(Path(name).exists() for name in drivers)
 
 
 def _weights(model: Puma, flat: Flat) -> NDArray[np.float32]:
