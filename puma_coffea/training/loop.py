@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from puma_coffea.exceptions import BadConfig
 from puma_coffea.puma.network import MaskedBatchNorm, NetworkConfig, PumaNetwork
-from puma_coffea.training.alone import Singles, alone_logits, silence_attention
+from puma_coffea.training.alone import Singles, silence_attention
 from puma_coffea.training.batches import Crops
 from puma_coffea.training.config import Config, Recipe
 from puma_coffea.training.data import TokenStore, expand, key_of, overlaid, read_batches, store_for
@@ -116,14 +116,14 @@ class Trainer:
         if self.singles is not None and self.step < self.recipe.alone_steps:
             batch, size = self.singles(number, self.rank, self.world), self.recipe.singles
             batch = batch.to(self.device)
-            logits = alone_logits(self.network, batch)
+            logits = fast_logits(self.network, batch, alone=True)
         else:
             batch, size = (
                 self.crops(number, self.rank, self.world),
                 self.recipe.crops * self.recipe.crop,
             )
             batch = batch.to(self.device)
-            logits = fast_logits(self.network, batch.x, batch.mask)
+            logits = fast_logits(self.network, batch)
         if self.recipe.loss == "squared":
             each = (torch.sigmoid(logits) - batch.target) ** 2
         else:
@@ -149,10 +149,11 @@ class Trainer:
     @torch.no_grad()
     def _average(self) -> None:
         keep = min(self.recipe.averaging, (self.step + 1) / (self.step + 10))
-        mine, theirs = self.average.state_dict(), self.network.state_dict()
-        for name, tensor in mine.items():
-            if tensor.dtype.is_floating_point:
-                tensor.lerp_(theirs[name], 1 - keep)
+        both = zip(
+            self.average.state_dict().values(), self.network.state_dict().values(), strict=True
+        )
+        mine, theirs = zip(*(pair for pair in both if pair[0].is_floating_point()), strict=True)
+        torch._foreach_lerp_(mine, theirs, 1 - keep)
 
     def _calibrate(self) -> None:
         """Statistics of the two batch norms from a few batches; they stay as they are from then on.
