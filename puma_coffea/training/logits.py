@@ -7,16 +7,19 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from puma_coffea.puma.network import PumaNetwork
 from puma_coffea.training.alone import alone_logits
 from puma_coffea.training.attention import banded_attention
 from puma_coffea.training.batches import Batch
+from puma_coffea.training.half import half_linear
 from puma_coffea.training.pointwise import add_norm, gelu
 
+Linear = Callable[[Any, Tensor], Tensor]
 
-def logits(network: PumaNetwork, batch: Batch, alone: bool = False) -> Tensor:
+
+def logits(network: PumaNetwork, batch: Batch, alone: bool = False, half: bool = False) -> Tensor:
     """Logits of a batch.
 
     Equal to rounding to :meth:`PumaNetwork.logits` or :func:`alone_logits`, which are called on
@@ -28,6 +31,8 @@ def logits(network: PumaNetwork, batch: Batch, alone: bool = False) -> Tensor:
         Both on the same device.
     alone
         Without attention, for a batch of single candidates.
+    half
+        The layers' matrix products in bfloat16 (see :func:`half_is_fast`); on a CPU only.
 
     Returns
     -------
@@ -40,7 +45,7 @@ def logits(network: PumaNetwork, batch: Batch, alone: bool = False) -> Tensor:
     x = x.masked_fill(~mask.unsqueeze(-1), 0.0)  # padding may hold anything, even NaN
     h = network.embed_norm(torch.relu(network.embed(network.input_norm(x, mask))), mask)
     drop = network.config.dropout if network.training else 0.0
-    parts = _parts(network, mask, alone)
+    parts = _parts(network, mask, alone, half_linear if half else nn.Module.__call__)
     if network.config.norm == "pre":
         # A sum is normalised for the part that comes next, while it is at hand.
         norms: list[Any] = [*(norm for norm, _ in parts), network.final_norm]
@@ -56,22 +61,22 @@ def logits(network: PumaNetwork, batch: Batch, alone: bool = False) -> Tensor:
 
 
 def _parts(
-    network: PumaNetwork, mask: Tensor, alone: bool
+    network: PumaNetwork, mask: Tensor, alone: bool, linear: Linear
 ) -> list[tuple[Any, Callable[[Tensor], Tensor]]]:
     """What is added to the sequence, one after the other, with the LayerNorm of each."""
     parts: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
     layers: list[Any] = list(network.layers)
     for layer in layers:
-        attend = torch.zeros_like if alone else partial(_attend, layer, mask)
-        both = [(layer.attention_norm, attend), (layer.feed_norm, partial(_feed, layer))]
+        attend = torch.zeros_like if alone else partial(_attend, layer, linear, mask)
+        both = [(layer.attention_norm, attend), (layer.feed_norm, partial(_feed, layer, linear))]
         parts += both[alone and layer.pre :] * layer.repeats
     return parts
 
 
-def _attend(layer: Any, mask: Tensor, h: Tensor) -> Any:
-    mixed = banded_attention(layer.query_key_value(h), mask, layer.heads, layer.band)
-    return layer.attention_out(mixed)
+def _attend(layer: Any, linear: Linear, mask: Tensor, h: Tensor) -> Tensor:
+    qkv = linear(layer.query_key_value, h)
+    return linear(layer.attention_out, banded_attention(qkv, mask, layer.heads, layer.band))
 
 
-def _feed(layer: Any, h: Tensor) -> Any:
-    return layer.feed_out(gelu(layer.feed(h)))
+def _feed(layer: Any, linear: Linear, h: Tensor) -> Tensor:
+    return linear(layer.feed_out, gelu(linear(layer.feed, h)))

@@ -45,3 +45,15 @@ def test_the_network_and_its_derivatives_are_those_of_torch(config, alone):
     largest = max(float(each.abs().max()) for each in gradients[0])
     for expected, found in zip(*gradients, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=2e-6 * largest)
+
+
+def test_products_in_bfloat16_change_derivatives_by_less_than_a_percent():
+    torch.manual_seed(1)
+    network = PumaNetwork(NetworkConfig(layers=4, groups=4)).eval()
+    batch = Batch(torch.randn(4, 200, 11), torch.ones(4, 200, dtype=torch.bool), *torch.zeros(2, 1))
+    gradients = []
+    for half in (False, True):
+        network.zero_grad()
+        logits(network, batch, half=half).square().mean().backward()
+        gradients.append(torch.cat([p.grad.reshape(-1) for p in network.parameters()]))
+    assert 0 < (gradients[1] - gradients[0]).norm() < 0.01 * gradients[0].norm()
