@@ -116,7 +116,7 @@ def puppi(candidates: ak.Array, parameters: PuppiParameters = PRESETS["tuned"]) 
     >>> str(weights.type)
     '12 * var * float32'
     """
-    return weigh(candidates, partial(_weights, parameters=parameters))
+    return weigh(candidates, partial(flat_weights, parameters=parameters))
 
 
 def preset(name: str | None) -> Any:
@@ -129,7 +129,8 @@ def preset(name: str | None) -> Any:
     return partial(puppi, parameters=PRESETS[name])
 
 
-def _weights(flat: Flat, parameters: PuppiParameters) -> NDArray[np.float32]:
+def flat_weights(flat: Flat, parameters: PuppiParameters) -> NDArray[np.float32]:
+    """PUPPI weights of flat candidates."""
     table = np.array(
         [[float(getattr(r, f.name)) for f in fields(r)] for r in parameters.regions],
         dtype=np.float64,

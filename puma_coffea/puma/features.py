@@ -4,7 +4,8 @@ A model names its inputs; :func:`features` computes those and no others. Sums of
 enter as log(1 + x), so that all inputs are of order one before the network's own normalisation.
 
 Names of local sums are KIND_WHAT_RADIUS. KIND: ``hard`` and ``pileup`` (charged candidates of the
-hard vertex and of others), ``photon``, ``hadron`` (neutrals). WHAT: ``pt`` (sum of pT), ``count``,
+hard vertex and of others), ``photon``, ``hadron`` (neutrals), ``kept`` (all neutrals, each with the
+share of its pT that PUPPI keeps: a first guess of what is hard nearby). WHAT: ``pt`` (sum of pT), ``count``,
 ``ptdr`` (sum of pT / dR), ``ptdr2`` (sum of (pT / dR)^2), ``max`` (largest pT). RADIUS: of the cone
 around the candidate, which is itself left out.
 """
@@ -30,6 +31,7 @@ KINDS = {
     "photon": "photons",
     "hadron": "neutral hadrons",
 }
+KEPT = "neutrals, their pT times PUPPI's weight"
 RADII = (0.05, 0.1, 0.2, 0.4, 0.8)
 NEAREST_REACH = 0.8  # a nearest neighbour is looked for within this distance
 RING = 0.5  # width in eta of the rings whose density is an input
@@ -109,10 +111,13 @@ def features(
     place = {name: column for column, name in enumerate(names)}
     for name in place.keys() & OWN.keys():
         columns[place[name]] = OWN[name][1](flat)
+    kept = _kept(flat) if any(name.startswith(("puppi", "kept")) for name in names) else None
+    if "puppi" in place:
+        columns[place["puppi"]] = kept
     for name in place.keys() & EVENT.keys():
         columns[place[name]] = np.minimum(EVENT[name][1](flat, sequence.order), LARGEST)
     _fill_clusters(columns, place, flat, sequence)
-    _fill_local(columns, place, flat, sequence, of)
+    _fill_local(columns, place, flat, sequence, of, kept)
     columns = columns if of is None else columns[:, of]
     for name in place.keys() & LOGARITHMIC:
         row = columns[place[name]]
@@ -127,6 +132,13 @@ def kinds(flat: Flat) -> NDArray[np.int8]:
     neutral = np.where(flat.pid == 22, 2, 3)
     charged = np.where(flat.vertex == HARD, 0, 1)
     return np.where(flat.vertex < 0, neutral, charged).astype(np.int8)
+
+
+def _kept(flat: Flat) -> NDArray[np.float32]:
+    """PUPPI's weights, preset ``tuned``."""
+    from puma_coffea.methods.puppi import PRESETS, flat_weights
+
+    return flat_weights(flat, PRESETS["tuned"])
 
 
 def _is(flat: Flat, kind: str) -> Any:
@@ -170,14 +182,31 @@ def _event(chosen: Callable[[Flat], Any]) -> Callable[[Flat, Any], Any]:
 
 def _ring(chosen: Callable[[Flat], Any]) -> Callable[[Flat, Any], Any]:
     def density(flat: Flat, order: NDArray[np.int64]) -> Any:
-        rings = int(20 / RING) + 1
-        event = np.repeat(np.arange(len(flat.offsets) - 1), np.diff(flat.offsets))
-        ring = event * rings + ((flat.eta + 10) / RING).astype(np.int64)
+        ring = _ring_number(flat)
         weights = np.where(chosen(flat), flat.pt, 0.0)
         total = np.bincount(ring[order], weights=weights[order])
         return total[ring] / (2 * np.pi * RING)
 
     return density
+
+
+def _ring_number(flat: Flat) -> NDArray[np.int64]:
+    rings = int(20 / RING) + 1
+    event = np.repeat(np.arange(len(flat.offsets) - 1), np.diff(flat.offsets))
+    return event * rings + ((flat.eta + 10) / RING).astype(np.int64)
+
+
+def _ring_rank(flat: Flat, _order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of strictly harder candidates, so that equal ones have equal ranks."""
+    group = _ring_number(flat) * len(KINDS) + kinds(flat)
+    order = np.lexsort((-flat.pt, group))
+    place = np.arange(len(order))
+    new_group = np.diff(group[order], prepend=-1) != 0
+    new_pt = new_group | (np.diff(flat.pt[order], prepend=0) != 0)
+    rank = np.empty(len(order), dtype=np.int64)
+    first, begin = (np.maximum.accumulate(np.where(new, place, 0)) for new in (new_pt, new_group))
+    rank[order] = first - begin
+    return rank
 
 
 OWN: dict[str, tuple[str, Callable[[Flat], Any]]] = {
@@ -220,6 +249,11 @@ EVENT: dict[str, tuple[str, Callable[[Flat, NDArray[np.int64]], Any]]] = {
         "charged pile-up pT per unit area in that ring",
         _ring(lambda flat: flat.vertex > 0),
     ),
+    "ring_hard_pt": (
+        "charged-hard pT per unit area in that ring",
+        _ring(lambda flat: flat.vertex == HARD),
+    ),
+    "ring_rank": ("number of harder candidates of its kind in that ring", _ring_rank),
 }
 
 _WHAT = {
@@ -231,7 +265,7 @@ _WHAT = {
 }
 LOCAL = {
     f"{kind}_{what}_{radius}": (kind, what, radius)
-    for kind in KINDS
+    for kind in (*KINDS, "kept")
     for what in _WHAT
     for radius in RADII
 }
@@ -270,6 +304,7 @@ def _fill_local(
     flat: Flat,
     sequence: clustering.Sequence,
     of: NDArray[np.int64] | None,
+    kept: NDArray[np.float32] | None,
 ) -> None:
     """Local sums, kind by kind, each out to the largest radius asked of it."""
     sums = [(*LOCAL[name], row) for name, row in place.items() if name in LOCAL]
@@ -281,12 +316,12 @@ def _fill_local(
     ]
     for _, what, _, row in nearest:
         columns[row] = NEAREST_REACH if what == "nearest_dr" else 0.0
-    kind_of = kinds(flat) if sums or nearest else None
     is_target = np.full(len(flat.pt), of is None)
     if of is not None:
         is_target[of] = True
+    sources = _sources(flat, kept) if sums or nearest else {}
     for asked in (sums, nearest):  # apart: the nearest may need a wider reach
-        for code, kind in enumerate(KINDS):
+        for kind, (is_source, pt) in sources.items():
             wanted = [(what, radius, row) for k, what, radius, row in asked if k == kind]
             if not wanted:
                 continue
@@ -297,10 +332,10 @@ def _fill_local(
             local_sums(
                 flat.offsets,
                 sequence.order,
-                flat.pt,
+                pt,
                 flat.eta,
                 flat.phi,
-                kind_of == code,
+                is_source,
                 is_target,
                 np.array(radii),
                 rows,
@@ -308,13 +343,23 @@ def _fill_local(
             )
 
 
+def _sources(flat: Flat, kept: NDArray[np.float32] | None) -> dict[str, tuple[Any, Any]]:
+    """Mask and pT of what is summed, by kind."""
+    kind_of = kinds(flat)
+    found = {kind: (kind_of == code, flat.pt) for code, kind in enumerate(KINDS)}
+    if kept is not None:
+        found["kept"] = (flat.neutral & (kept > 0), flat.pt * kept)
+    return found
+
+
 #: Every input that a model may name, with what it is.
 FEATURES: dict[str, str] = {
     **{name: text for name, (text, _) in OWN.items()},
     **CLUSTER_QUANTITIES,
     **{name: text for name, (text, _) in EVENT.items()},
+    "puppi": "PUPPI's weight, preset tuned",
     **{
-        name: f"{_WHAT[what]} the {KINDS[kind]} within {radius}"
+        name: f"{_WHAT[what]} the {KINDS.get(kind, KEPT)} within {radius}"
         for name, (kind, what, radius) in LOCAL.items()
     },
     **{name: f"number of harder neutrals within {radius}" for name, radius in RANKS.items()},
@@ -327,6 +372,7 @@ FEATURES: dict[str, str] = {
 #: Those that enter as log(1 + x), x in GeV where it is a pT.
 LOGARITHMIC = frozenset(FEATURES) - {
     *OWN,
+    "puppi",
     "cluster",
     "cluster_dr",
     *(name for name, (_, what) in NEAREST.items() if what == "nearest_dr"),

@@ -70,7 +70,10 @@ class Crops:
         first = np.maximum(place - half, store.offsets[event])
         last = np.minimum(place + half, store.offsets[event + 1])
         met = np.maximum(running[last] - running[first], 1.0)
-        weight = np.minimum(pt, self.recipe.pt_cap) ** self.recipe.alpha / met
+        weight = np.minimum(pt, self.recipe.pt_cap)
+        if self.recipe.pt_unit == "leading":  # a sequence begins with it
+            weight = weight / pt[store.offsets[event]]
+        weight = weight**self.recipe.alpha / met
         return np.where(neutral, weight, 0).astype(np.float32)
 
     def __call__(self, step: int, rank: int = 0, world: int = 1) -> Batch:

@@ -56,6 +56,8 @@ class Recipe(_Strict):
     loss: Literal["cross-entropy", "squared"] = "cross-entropy"
     alpha: float = Field(2.0, ge=0)
     """Exponent of pT in the loss's weight."""
+    pt_unit: Literal["fixed", "leading"] = "fixed"
+    """pT in the loss's weight as it is, or over the hardest of its event's leading cluster."""
     pt_cap: float = Field(50.0, gt=0)
     """GeV; harder candidates weigh as much as this."""
     averaging: float = Field(0.999, ge=0, lt=1)
@@ -94,20 +96,21 @@ class Config(_Strict):
         )
 
 
-#: Local sums within cones, nearest tracks, ranks and densities: what carries the physics.
+#: PUPPI's weight, sums within cones, nearest tracks, ranks and densities: what carries the physics.
 STRONG = (
-    "pt", "abs_eta", "is_photon", "is_hard", "is_pileup", "npv",
-    "cluster_dr", "cluster_hard_pt", "cluster_neutral_pt", "cluster_pileup_pt",
+    "pt", "abs_eta", "is_photon", "is_hard", "is_pileup", "npv", "puppi",
+    "cluster_dr", "cluster_hard_pt", "cluster_neutral_pt",
     *(f"hard_pt_{r}" for r in (0.05, 0.1, 0.2, 0.4, 0.8)),
-    *(f"hard_ptdr_{r}" for r in (0.1, 0.2, 0.4)), "hard_ptdr2_0.2", "hard_ptdr2_0.4",
-    *(f"hard_max_{r}" for r in (0.1, 0.2, 0.4)), "hard_count_0.2", "hard_count_0.4", "hard_count_0.8",
-    *(f"pileup_pt_{r}" for r in (0.05, 0.1, 0.2, 0.4)), "pileup_ptdr2_0.2", "pileup_max_0.2",
-    "pileup_max_0.4", "pileup_count_0.4",
-    *(f"photon_pt_{r}" for r in (0.05, 0.1, 0.2, 0.4)), "photon_ptdr_0.2", "photon_max_0.2",
+    *(f"hard_ptdr_{r}" for r in (0.1, 0.2, 0.4, 0.8)), "hard_ptdr2_0.2", "hard_ptdr2_0.4",
+    *(f"hard_max_{r}" for r in (0.1, 0.2, 0.4)), *(f"hard_count_{r}" for r in (0.2, 0.4, 0.8)),
+    *(f"kept_pt_{r}" for r in (0.1, 0.2, 0.4)), "kept_ptdr2_0.2", "kept_ptdr2_0.4",
+    "kept_max_0.2", "kept_max_0.4", "kept_count_0.4",
+    *(f"pileup_pt_{r}" for r in (0.05, 0.1, 0.2, 0.4)), "pileup_max_0.2", "pileup_max_0.4",
+    *(f"photon_pt_{r}" for r in (0.05, 0.1, 0.2, 0.4)), "photon_max_0.2", "photon_max_0.4",
     "photon_count_0.2",
-    *(f"hadron_pt_{r}" for r in (0.1, 0.2, 0.4)), "hadron_ptdr_0.2", "hadron_max_0.2", "hadron_max_0.4",
-    "nearest_hard_dr", "nearest_hard_pt", "nearest_pileup_dr", "nearest_pileup_pt",
-    "neutral_rank_0.2", "neutral_rank_0.4", "ring_neutral_pt", "ring_pileup_pt",
+    *(f"hadron_pt_{r}" for r in (0.1, 0.2, 0.4)), "hadron_max_0.2", "hadron_max_0.4",
+    "nearest_hard_dr", "nearest_hard_pt", "neutral_rank_0.2", "neutral_rank_0.4",
+    "ring_neutral_pt", "ring_pileup_pt", "ring_hard_pt", "ring_rank",
     "event_hard_count", "event_hard_pt", "event_hard_vector_pt",
 )  # fmt: skip
 
@@ -115,8 +118,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "inputs": STRONG,
         "tokens": {"neutral_pt_min": 0.8, "pileup_pt_min": 2.0},
-        "network": {"layers": 4, "groups": 4, "width": 64, "feed_forward": 128, "dropout": 0.05},
-        "recipe": {"alone_steps": 10_000},
+        "network": {"layers": 6, "groups": 6, "width": 64, "feed_forward": 128, "dropout": 0.05},
+        "recipe": {"alone_steps": 6000, "crops": 32, "crop": 128},
     },
     "paper": {
         "inputs": PAPER,
@@ -125,7 +128,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
         "recipe": {
             "schedule": "cyclical", "loss": "squared", "weight_decay": 0.0, "clip": 5.0,
-            "pt_cap": 1e9,
+            "pt_unit": "leading", "pt_cap": 1e9, "crops": 32, "crop": 192,
         },
     },
 }  # fmt: skip

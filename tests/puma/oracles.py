@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import literal
 import numpy as np
 import torch
+
+from puma_coffea.methods.puppi import PRESETS
 
 
 def wrapped(dphi):
@@ -119,7 +122,14 @@ def features(event, cluster):
     code = np.select([abs(event.pid) == 11, abs(event.pid) == 13], [1, 2], 0)
     code[kinds["photon"]], code[kinds["hadron"]] = 3, 4
     hard, neutral, pileup = vertex == 0, vertex < 0, vertex > 0
+    puppi = literal.puppi(vars(event) | {"npv": event.npv[0]}, PRESETS["tuned"])
+    sort = np.select(list(kinds.values()), [0, 1, 2, 3])
     found = {
+        "puppi": puppi,
+        "ring_hard_pt": np.log1p((same_ring * hard) @ pt / (2 * np.pi * 0.5)),
+        "ring_rank": np.log1p(
+            (same_ring & (sort[:, None] == sort) & (pt > pt[:, None])).sum(axis=1)
+        ),
         "pt": np.log(pt),
         "eta": eta,
         "phi": phi,
@@ -140,16 +150,18 @@ def features(event, cluster):
         "ring_neutral_pt": np.log1p((same_ring * neutral) @ pt / (2 * np.pi * 0.5)),
         "ring_pileup_pt": np.log1p((same_ring * pileup) @ pt / (2 * np.pi * 0.5)),
     }
-    for kind, chosen in kinds.items():
-        found[f"is_{kind}"] = chosen
+    sources = {kind: (chosen, pt) for kind, chosen in kinds.items()}
+    sources["kept"] = (neutral & (puppi > 0), pt * puppi)
+    found |= {f"is_{kind}": chosen for kind, chosen in kinds.items()}
+    for kind, (chosen, amount) in sources.items():
         for radius in (0.05, 0.1, 0.2, 0.4, 0.8):
             near = other & chosen & (dr < radius)
             floor = np.maximum(dr, 0.01)
-            found[f"{kind}_pt_{radius}"] = np.log1p(near @ pt)
+            found[f"{kind}_pt_{radius}"] = np.log1p(near @ amount)
             found[f"{kind}_count_{radius}"] = np.log1p(near.sum(axis=1))
-            found[f"{kind}_ptdr_{radius}"] = np.log1p((near / floor) @ pt)
-            found[f"{kind}_ptdr2_{radius}"] = np.log1p((near / floor**2) @ pt**2)
-            found[f"{kind}_max_{radius}"] = np.log1p(np.where(near, pt, 0).max(axis=1))
+            found[f"{kind}_ptdr_{radius}"] = np.log1p((near / floor) @ amount)
+            found[f"{kind}_ptdr2_{radius}"] = np.log1p((near / floor**2) @ amount**2)
+            found[f"{kind}_max_{radius}"] = np.log1p(np.where(near, amount, 0).max(axis=1))
     for radius in (0.2, 0.4):
         harder = other & neutral & (dr < radius) & (pt > pt[:, None])
         found[f"neutral_rank_{radius}"] = np.log1p(harder.sum(axis=1))
