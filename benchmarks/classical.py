@@ -40,13 +40,11 @@ def measure(quick: bool) -> list[Row]:
     times = best_times(runs, 1 if quick else 7)
     unit = times.pop(PRODUCTS)
     each = {name: seconds / len(pf) for name, seconds in times.items()}
-    found = [milliseconds(f"the {PRODUCTS} of 8320 candidates", unit)]
-    found += [milliseconds(n, s, s / unit, f"the {PRODUCTS}") for n, s in each.items()]
-    faster = DELPHES * unit / each["puppi"]
-    implied = milliseconds(
-        "RunPUPPI of Delphes, implied", DELPHES * unit, faster, "puppi here (0.77 of the products)"
-    )
-    return [*found, implied, *rows]
+    found = [milliseconds(f"{PRODUCTS}, 8320 candidates", unit)]
+    found += [milliseconds(n, s, s / unit, PRODUCTS) for n, s in each.items()]
+    implied = DELPHES * unit
+    delphes = "Delphes's RunPUPPI, implied"
+    return [*found, milliseconds(delphes, implied, implied / each["puppi"], "puppi here"), *rows]
 
 
 def anchor() -> Callable[[], None]:

@@ -34,6 +34,6 @@ def measure(quick: bool) -> list[Row]:
         ratio = each["inputs"] / each["network"]
         about = f"clustering and {len(model.card.inputs)} inputs"
         rows.append(milliseconds(f"{name}: {about}", each["inputs"], ratio, "its network"))
-        tokens_each = f"{len(inputs.index) / events:.0f} tokens"
+        tokens_each = f"{len(inputs.index) / events:.0f} candidates"
         rows.append(milliseconds(f"{name}: network, {tokens_each}", each["network"]))
     return rows or [Row("models", missing="this package was built without models")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,22 @@ from puma_coffea.benchmarks.timing import best_times
 from puma_coffea.puma.fast import NumbaEngine
 from puma_coffea.puma.inputs import prepare
 
-TITLE = "Network, preset paper"
+TITLE = "Network of preset paper, one event"
 TYPICAL = 8320  # candidates of an event at 140 interactions
-PRODUCTS, THIS = "its matrix products alone", "this package"
+PRODUCTS, THIS = "matrix products alone", "this package"
+
+# By name: the function of torch_peers.py that makes it, and the packages it needs.
+PEERS = {
+    "torch, eager": ("eager", "torch"),
+    "torch, TorchScript": ("script", "torch"),
+    "torch.compile": ("compiled", "torch"),
+    "AOTInductor": ("ahead_of_time", "torch"),
+    "onnxruntime": ("onnx", "torch onnx onnxscript onnxruntime"),
+    "Longformer layers (transformers)": ("longformer", "torch transformers"),
+    "torch, blocked SDPA with a mask": ("blocked", "torch"),
+    "torch, dense with a mask": ("dense", "torch"),
+}
+SLOW_TO_BUILD = ("compiled", "ahead_of_time", "onnx")
 
 
 def measure(quick: bool) -> list[Row]:
@@ -30,10 +44,10 @@ def measure(quick: bool) -> list[Row]:
     }
     found, missing = _peers(x, quick)
     scale = {name: peer.scale for name, peer in found.items()}
-    parts = engine_parts.functions(engine, len(x))
+    parts = {} if quick else engine_parts.functions(engine, len(x))  # compiled for ten seconds
     runs |= {name: peer.run for name, peer in found.items()} | parts
     times = best_times(runs, 1 if quick else 7)
-    shares = engine_parts.shares({name: times.pop(name) for name in parts})
+    shares = engine_parts.shares({name: times.pop(name) for name in parts}) if parts else {}
     unit = times[PRODUCTS]
     rows = [milliseconds(n, s, s / unit, PRODUCTS) for n, s in times.items() if n not in scale]
     rows += [milliseconds(f"  {n}", s, s / unit, PRODUCTS) for n, s in shares.items()]
@@ -68,18 +82,16 @@ def matrix_products(length: int) -> Callable[[], None]:
 
 def _peers(x: NDArray[np.float32], quick: bool) -> tuple[dict[str, Any], list[Row]]:
     """Other ways to compute the event, and rows for those that cannot run here."""
-    try:
-        from puma_coffea.benchmarks import torch_peers
-    except ImportError:
-        return {}, [Row("torch, Longformer, onnxruntime", missing="pip install torch")]
     found, missing = {}, []
-    for name, (build, package) in torch_peers.PEERS.items():
-        if quick and name in torch_peers.SLOW_TO_BUILD:
+    for name, (function, packages) in PEERS.items():
+        if quick and function in SLOW_TO_BUILD:
+            missing.append(Row(name, missing="left out of a quick run"))
             continue
         try:
-            found[name] = build(x)
+            module = import_module("puma_coffea.benchmarks.torch_peers")
+            found[name] = getattr(module, function)(x)
         except ImportError:
-            missing.append(Row(name, missing=f"pip install {package}"))
+            missing.append(Row(name, missing=f"pip install {packages}"))
         except Exception as error:  # noqa: BLE001 (a peer that fails is a row, not the end)
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             missing.append(Row(name, missing=f"does not run here: {first[:100]}"))

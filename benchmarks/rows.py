@@ -24,8 +24,6 @@ class Row:
         return asdict(self)
 
 
-def milliseconds(
-    name: str, seconds: float, ratio: float | None = None, against: str = "", per: str = "event"
-) -> Row:
-    """A time as milliseconds per event."""
-    return Row(name, 1e3 * seconds, f"ms per {per}" if per else "ms", ratio, against)
+def milliseconds(name: str, seconds: float, ratio: float | None = None, against: str = "") -> Row:
+    """A time per event, in milliseconds."""
+    return Row(name, 1e3 * seconds, "ms", ratio, against)

@@ -26,7 +26,7 @@ from puma_coffea.flat import Flat
 from puma_coffea.puma.fast import NumbaEngine
 from puma_coffea.puma.inputs import prepare
 
-TITLE = "PUMA (preset paper) against the number of candidates"
+TITLE = "PUMA of preset paper by candidates"
 SIZES = (2000, 4000, 8000, 15_000, 30_000)
 
 
@@ -41,7 +41,7 @@ def measure(quick: bool) -> list[Row]:
     inputs = best_times({str(len(e.pt)): partial(prepare, e, CARD) for e in events}, 3 * turns)
     peak = peak_memory()
     memory = [_network_memory(event) for event in events]
-    span = f"time, {sizes[0]} to {sizes[-1]} candidates"
+    span = f"time, {sizes[0]} to {sizes[-1]}"
     rows = [milliseconds(f"PUMA, {n} candidates", spent) for n, spent in whole.items()]
     return [
         *rows,
@@ -50,7 +50,7 @@ def measure(quick: bool) -> list[Row]:
         Row(
             "exponent of the network's memory",
             memory[-1] / 1e6,
-            "MB at most",
+            "MB",
             exponent(sizes, memory),
             "memory, same range",
         ),

@@ -13,7 +13,7 @@ def bench_table(found: dict[str, Any]) -> Table:
     about = found["machine"]
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     table = Table(
-        title=f"{about['cpu']}, {about['cores']} cores, one thread per process",
+        title=f"{about['cpu']}, {about['cores']} cores, one thread; times per event",
         caption=versions,
         title_justify="left",
         caption_justify="left",

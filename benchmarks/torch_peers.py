@@ -153,20 +153,6 @@ def longformer(x: Any) -> Peer:
     return Peer(run)
 
 
-# By name: how to make it, and what it needs beside torch.
-PEERS: dict[str, tuple[Callable[[Any], Peer], str]] = {
-    "torch, eager": (eager, "torch"),
-    "torch, TorchScript": (script, "torch"),
-    "torch.compile": (compiled, "torch"),
-    "AOTInductor": (ahead_of_time, "torch"),
-    "onnxruntime": (onnx, "onnxruntime onnx onnxscript"),
-    "Longformer layers (transformers)": (longformer, "transformers"),
-    "torch, blocked SDPA with a mask": (blocked, "torch"),
-    f"torch, dense with a mask (from {DENSE} candidates)": (dense, "torch"),
-}
-SLOW_TO_BUILD = ("torch.compile", "AOTInductor", "onnxruntime")
-
-
 @contextmanager
 def quiet() -> Any:
     """Without the compilers' warnings."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,10 @@ from puma_coffea.benchmarks.scaling import peak_memory
 from puma_coffea.benchmarks.timing import seconds
 from puma_coffea.filesets import read_fileset
 from puma_coffea.processors import PileupProcessor
+from puma_coffea.processors.pileup import DEFAULT_METHODS
 from puma_coffea.running import plan_chunks
 
-TITLE = "Dask workers on the same job, all methods"
+TITLE = "Dask workers, ttbar files, all methods"
 FILES = 24  # copies of the embedded file, a chunk of twelve events each
 
 
@@ -30,7 +32,7 @@ def measure(quick: bool) -> list[Row]:
         from distributed import Client
     except ImportError:
         return [Row("dask", missing="pip install 'puma-coffea[dask]'")]
-    files, turns = (2, 1) if quick else (FILES, 3)
+    files, turns, methods = (2, 1, ("none", "chs")) if quick else (FILES, 3, DEFAULT_METHODS)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         for number in range(files):
@@ -45,29 +47,29 @@ def measure(quick: bool) -> list[Row]:
         }
         spent: dict[int, list[float]] = {1: [], 2: []}
         for number, client in clients.items():
-            client.run(_warm_up, items[0].filename)
-            _job(client, items[:number])
+            client.run(_warm_up, items[0].filename, methods)
+            _job(client, items[:number], methods)
         for _ in range(turns):
             for number, client in clients.items():
-                spent[number].append(seconds(partial(_job, client, items)))
+                spent[number].append(seconds(partial(_job, client, items, methods)))
         peak = max(clients[2].run(peak_memory).values())
     one, two = (events / min(spent[number]) for number in (1, 2))
     return [
-        Row("one worker", one, "events per second"),
-        Row("two workers", two, "events per second", two / one, "one worker"),
-        Row("peak memory of a worker, chunks of 12 events", peak / 1e9, "GB"),
+        Row("one worker", one, "events/s"),
+        Row("two workers", two, "events/s", two / one, "one worker"),
+        Row("peak memory of a worker", peak / 1e9, "GB"),
     ]
 
 
-def _job(client: Any, items: list[Any]) -> None:
+def _job(client: Any, items: list[Any], methods: Sequence[str]) -> None:
     executor = DaskExecutor(client=client, status=False)
-    Runner(executor, schema=DelphesSchema, format="root")(items, PileupProcessor())
+    Runner(executor, schema=DelphesSchema, format="root")(items, PileupProcessor(methods))
 
 
-def _warm_up(file: str) -> None:
+def _warm_up(file: str, methods: Sequence[str]) -> None:
     """Load the kernels and the model of a worker."""
     from puma_coffea import candidates, jets, method, open_events
 
     pf = candidates(open_events(file, entry_stop=1))
-    for name in PileupProcessor().weighers:
+    for name in methods:
         jets(pf, method(name)(pf))

@@ -280,7 +280,8 @@ def bench(
     console = Console(stderr=True)
     with console.status("bench") as status:
         found = measure(quick, lambda subject: status.update(f"measuring: {subject}"))
-    Console().print(bench_table(found))
+    # Wide enough for its rows where there is no terminal to ask.
+    Console(width=None if sys.stdout.isatty() else 100).print(bench_table(found))
     if json_file is not None:
         json_file.write_text(json.dumps(found, indent=2) + "\n")
         Console().print(f"Figures: {json_file}", highlight=False, soft_wrap=True)
