@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import torch
 
@@ -26,5 +27,9 @@ def spread(count: int, part: Callable[[int, int, int], None], unit: int = 1) -> 
         return
     whole = -(-count // unit)
     bounds = [min(unit * (whole * i // threads), count) for i in range(threads + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(part, range(threads), bounds[:-1], bounds[1:]))
+    list(_pool(threads).map(part, range(threads), bounds[:-1], bounds[1:]))
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads)
