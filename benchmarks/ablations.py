@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from puma_coffea.training.alone import Singles
 from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.config import STRONG, Config, make_config, merge
-from puma_coffea.training.data import NEUTRAL, TokenStore
 from puma_coffea.training.loop import Trainer
 from puma_coffea.training.physics import Weigh, component_width, weigher
+from puma_coffea.training.store import NEUTRAL, TokenStore
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,8 @@ def boosted_trees(trainer: Trainer, rounds: int = 300) -> Weigh:
         "min_data_in_leaf": 200, "feature_fraction": 0.5, "bagging_fraction": 0.7,
         "bagging_freq": 1, "lambda_l2": 5.0, "num_threads": 1, "verbose": -1,
     }  # fmt: skip
-    data = lightgbm.Dataset(singles.x.astype(np.float32), singles.y, weight=singles.weight)
+    x, y, weight = singles.take(np.arange(len(singles)))
+    data = lightgbm.Dataset(x, y, weight=weight)
     trees = lightgbm.train(options, data, rounds)
     return lambda x: np.asarray(trees.predict(x)) if len(x) else np.zeros(0)
 

@@ -12,35 +12,52 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from puma_coffea.puma.network import PumaNetwork
-from puma_coffea.training.batches import PT_HALF, Batch, neutrals_by_pt
+from puma_coffea.training.batches import Batch
 from puma_coffea.training.config import Recipe
-from puma_coffea.training.data import TokenStore
+from puma_coffea.training.store import TokenStore, chance
 
 
 class Singles:
     """Draws batches of single candidates; which ones depends on the seed and the step alone."""
 
     def __init__(self, stores: list[TokenStore], recipe: Recipe) -> None:
-        self.recipe = recipe
-        chosen = [neutrals_by_pt(store) for store in stores]
-        # Copied into memory: random rows of a file on disk are slow. About 1 GB for 10,000 events.
-        self.x = np.concatenate([s.x[c] for s, c in zip(stores, chosen, strict=True)])
-        self.y = np.concatenate([s.columns["y"][c] for s, c in zip(stores, chosen, strict=True)])
-        pt = np.concatenate([s.columns["pt"][c] for s, c in zip(stores, chosen, strict=True)])
-        chance = np.minimum(1, (pt / PT_HALF) ** 2)
-        weight = np.minimum(pt, recipe.pt_cap) ** recipe.alpha / chance
-        self.weight = (weight / weight.mean()).astype(np.float32)
+        self.stores, self.recipe = stores, recipe
+        sizes = [len(store.columns["drawn"]) for store in stores]
+        self._first = np.concatenate(([0], np.cumsum(sizes)))
+        some = np.concatenate(
+            [
+                store.columns["drawn_pt"][:: 1 + n // 100_000]
+                for store, n in zip(stores, sizes, strict=True)
+            ]
+        )
+        self._norm = float(np.mean(self._weight(some)))
+
+    def __len__(self) -> int:
+        return int(self._first[-1])
 
     def __call__(self, step: int, rank: int = 0, world: int = 1) -> Batch:
         """This process's part of the step's batch, as one crop."""
         rng = np.random.default_rng((self.recipe.seed, 1, step))
-        mine = rng.integers(0, len(self.y), self.recipe.singles)[rank::world]
-        x, y = (torch.from_numpy(a[mine].astype(np.float32)) for a in (self.x, self.y))
-        weight = torch.from_numpy(self.weight[mine])
-        return Batch(x[None], torch.ones(1, len(mine), dtype=torch.bool), y[None], weight[None])
+        mine = rng.integers(0, len(self), self.recipe.singles)[rank::world]
+        x, y, weight = (torch.from_numpy(each)[None] for each in self.take(np.sort(mine)))
+        return Batch(x, torch.ones(1, len(mine), dtype=torch.bool), y, weight)
+
+    def take(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float32], ...]:
+        """Features, targets and loss weights of the drawn neutrals of these numbers, increasing."""
+        parts = []
+        for store, first, last in zip(self.stores, self._first, self._first[1:], strict=False):
+            here = chosen[(chosen >= first) & (chosen < last)] - first
+            x, y, pt = (store.columns[f"drawn_{name}"][here] for name in ("x", "y", "pt"))
+            parts.append((x, y, self._weight(pt) / self._norm))
+        return tuple(np.concatenate(each).astype(np.float32) for each in zip(*parts, strict=True))
+
+    def _weight(self, pt: NDArray[np.float32]) -> Any:
+        """pT^alpha over how often a neutral is drawn."""
+        return np.minimum(pt, self.recipe.pt_cap) ** self.recipe.alpha / chance(pt)
 
 
 def silence_attention(network: PumaNetwork) -> None:

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from puma_coffea.training.config import Recipe
-from puma_coffea.training.data import NEUTRAL, TokenStore
+from puma_coffea.training.store import NEUTRAL, TokenStore, chance
 
-PT_HALF = 6.0  # GeV: a neutral is drawn as a crop's centre with min(1, (pT / 6)^2)
+SOME = 2000  # draws from which the mean weight is estimated
 
 
 class Batch(NamedTuple):
@@ -46,35 +47,12 @@ class Crops:
 
     def __init__(self, stores: list[TokenStore], recipe: Recipe, edge: int) -> None:
         self.stores, self.recipe, self.edge = stores, recipe, edge
-        self._centres = [neutrals_by_pt(store) for store in stores]
-        sizes = np.array([len(found) for found in self._centres], dtype=np.float64)
+        sizes = np.array([len(store.columns["drawn"]) for store in stores], dtype=np.float64)
         self._share = sizes / sizes.sum()
-        self._weights = [self._loss_weights(store) for store in stores]
-        # Of order one, whatever the cap.
-        drawn = [w[c] for w, c in zip(self._weights, self._centres, strict=True)]
-        self._norm = float(np.mean(np.concatenate(drawn)))
-
-    def _loss_weights(self, store: TokenStore) -> Any:
-        """pT^alpha of each neutral, over how often crops meet it.
-
-        Crops crowd where there is much pT. Without the division a soft token beside a jet would
-        count hundreds of times more than the same token elsewhere, and few jets would make up the
-        whole gradient.
-        """
-        pt = np.asarray(store.columns["pt"])
-        neutral = store.columns["kind"][:] == NEUTRAL
-        running = np.concatenate(([0], np.cumsum(np.where(neutral, _chance(pt), 0))))
-        half = self.recipe.crop // 2
-        place = np.arange(len(pt))
-        event = np.repeat(np.arange(len(store)), np.diff(store.offsets))
-        first = np.maximum(place - half, store.offsets[event])
-        last = np.minimum(place + half, store.offsets[event + 1])
-        met = np.maximum(running[last] - running[first], 1.0)
-        weight = np.minimum(pt, self.recipe.pt_cap)
-        if self.recipe.pt_unit == "leading":  # a sequence begins with it
-            weight = weight / pt[store.offsets[event]]
-        weight = weight**self.recipe.alpha / met
-        return np.where(neutral, weight, 0).astype(np.float32)
+        self._norm = 1.0
+        # Loss weights of order one, whatever the cap.
+        drawn = [self._weights_at(store, c) for store in stores for c in _some(store)]
+        self._norm = float(np.mean(drawn))
 
     def __call__(self, step: int, rank: int = 0, world: int = 1) -> Batch:
         """This process's part of the step's batch."""
@@ -85,16 +63,16 @@ class Crops:
         return _pad(mine)
 
     def _crop(self, which: int, first: float, second: float) -> tuple[Any, ...]:
-        store, centres = self.stores[which], self._centres[which]
-        centre = centres[int(first * len(centres))]
-        event = int(np.searchsorted(store.offsets, centre, side="right")) - 1
-        begin, end = store.offsets[event], store.offsets[event + 1]
+        store = self.stores[which]
+        centres = store.columns["drawn"]
+        centre = int(centres[int(first * len(centres))])
+        begin, end = _event_around(store, centre)
         size = min(self.recipe.crop, end - begin)
         # The centre anywhere in the crop but at its edges.
         start = int(centre - self.edge - second * max(size - 2 * self.edge, 1))
         start = min(max(start, begin), end - size)
         here = slice(start, start + size)
-        weight = self._weights[which][here] / self._norm
+        weight = self._weights(store, start, start + size)
         if start > begin:
             weight[: self.edge] = 0
         if start + size < end:
@@ -102,17 +80,40 @@ class Crops:
         target = np.asarray(store.columns["y"][here], np.float32)
         return np.asarray(store.x[here], np.float32), target, weight
 
+    def _weights(self, store: TokenStore, start: int, stop: int) -> NDArray[np.float32]:
+        """pT^alpha of each neutral of a stretch, over how often crops meet it; 0 for tracks.
 
-def neutrals_by_pt(store: TokenStore) -> Any:
-    """Neutral tokens, thinned so that a draw among them prefers hard ones."""
-    rng = np.random.default_rng(0)
-    pt = np.asarray(store.columns["pt"])
-    drawn = rng.random(len(pt)) < _chance(pt)
-    return np.flatnonzero(drawn & (store.columns["kind"][:] == NEUTRAL))
+        Crops crowd where there is much pT. Without the division a soft token beside a jet would
+        count hundreds of times more than the same token elsewhere, and few jets would make up the
+        whole gradient.
+        """
+        begin, end = _event_around(store, start)
+        half = self.recipe.crop // 2
+        low, high = max(start - half, begin), min(stop + half, end)
+        pt = np.asarray(store.columns["pt"][low:high])
+        neutral = store.columns["kind"][low:high] == NEUTRAL
+        running = np.concatenate(([0], np.cumsum(np.where(neutral, chance(pt), 0))))
+        place = np.arange(start, stop) - low
+        met = running[np.minimum(place + half, high - low)] - running[np.maximum(place - half, 0)]
+        weight = np.minimum(pt, self.recipe.pt_cap)
+        if self.recipe.pt_unit == "leading":  # a sequence begins with it
+            weight = weight / store.columns["pt"][begin]
+        weight = np.where(neutral, weight, 0)[place] ** self.recipe.alpha
+        found: NDArray[np.float32] = weight / np.maximum(met, 1) / self._norm
+        return found.astype(np.float32)
+
+    def _weights_at(self, store: TokenStore, token: int) -> float:
+        return float(self._weights(store, token, token + 1)[0])
 
 
-def _chance(pt: Any) -> Any:
-    return np.minimum(1, (pt / PT_HALF) ** 2)
+def _some(store: TokenStore) -> Any:
+    drawn = store.columns["drawn"]
+    return drawn[:: max(1, len(drawn) // SOME)]
+
+
+def _event_around(store: TokenStore, token: int) -> tuple[int, int]:
+    event = int(np.searchsorted(store.offsets, token, side="right")) - 1
+    return int(store.offsets[event]), int(store.offsets[event + 1])
 
 
 def _pad(crops: list[tuple[Any, ...]]) -> Batch:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from puma_coffea.puma.card import Calibration
-from puma_coffea.training.data import TokenStore
 from puma_coffea.training.physics import Weigh, component_width
+from puma_coffea.training.store import TokenStore
 
 RIDGE = 0.02  # pull of each parameter towards 0, in units of the number of events
 

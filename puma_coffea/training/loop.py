@@ -26,9 +26,10 @@ from puma_coffea.puma.network import MaskedBatchNorm, NetworkConfig, PumaNetwork
 from puma_coffea.training.alone import Singles, silence_attention
 from puma_coffea.training.batches import Crops
 from puma_coffea.training.config import Config, Recipe
-from puma_coffea.training.data import TokenStore, expand, key_of, overlaid, read_batches, store_for
+from puma_coffea.training.data import expand, key_of, overlaid, read_batches
 from puma_coffea.training.logits import logits as fast_logits
 from puma_coffea.training.physics import missing_momentum, weigher
+from puma_coffea.training.store import TokenStore, store_for
 
 logger = logging.getLogger(__name__)
 

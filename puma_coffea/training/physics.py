@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from puma_coffea.puma.fast import NumbaEngine
 from puma_coffea.puma.network import PumaNetwork
-from puma_coffea.training.data import TokenStore
+from puma_coffea.training.store import TokenStore
 
 Weigh = Callable[[NDArray[np.float32]], NDArray[Any]]
 """Weights of one event's tokens from their features, (tokens, inputs)."""
