@@ -32,12 +32,14 @@ REGIONS = (0.0, 1.5, 3.0, 4.0, 10.0)  # of abs(eta)
 
 #: Groups of inputs, each left out in turn, by the beginning of their names.
 GROUPS = {
+    "PUPPI's weight": ("puppi",),
+    "sums of what PUPPI keeps": ("kept_",),
     "clusters": ("cluster",),
     "charged-hard sums": ("hard_",),
     "charged pile-up sums": ("pileup_",),
     "neutral sums": ("photon_", "hadron_"),
     "nearest tracks and ranks": ("nearest_", "neutral_rank"),
-    "densities of rings": ("ring_",),
+    "densities and ranks of rings": ("ring_",),
     "event scalars": ("event_",),
 }
 
@@ -48,16 +50,10 @@ def variants(steps: int) -> dict[str, dict[str, Any]]:
     found["no attention"] = {"recipe": {"alone_steps": steps}}
     found["pT order"] = {"ordering": {"by": "pt"}}
     found |= {f"band {band}": {"network": {"band": band}} for band in (1, 5, 30)}
-    found["with PUPPI's weight"] = {"inputs": toggled("puppi")}
     for group, starts in GROUPS.items():
         left = tuple(name for name in STRONG if not name.startswith(starts))
         found[f"without {group}"] = {"inputs": left}
     return found
-
-
-def toggled(name: str) -> tuple[str, ...]:
-    """The default inputs with this one as well."""
-    return (*(each for each in STRONG if each != name), name)
 
 
 def train(content: dict[str, Any], folder: Path, cache: Path) -> tuple[Trainer, Weigh]:

@@ -29,7 +29,7 @@ from puma_coffea.puma.fast_vectors import (
     vectorised,
 )
 from puma_coffea.puma.fast_weights import round_up
-from puma_coffea.training.threads import spread
+from puma_coffea.training.kernels import flat, spread
 
 QUERIES = 2 * ROWS
 """Queries of a block: their sums fill half of the registers."""
@@ -85,13 +85,13 @@ class BandedAttention(torch.autograd.Function):
         batch, length, width = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
         shape = Shape.of(length, heads, width // heads, band)
         qkv = qkv.contiguous()
-        shares = qkv.new_empty(batch * heads * shape.queries * shape.keys)
+        shares = torch.empty(batch * heads * shape.queries * shape.keys)
         out = qkv.new_empty(batch, length, width)
         offsets = np.arange(shape.keys) - shape.band
         far = np.where(np.abs(offsets) <= band, np.float32(0), HIDDEN)
         _call(
-            batch, forward, shape, _flat(qkv), _flat(mask.contiguous()), far, _flat(shares),
-            _flat(out),
+            batch, forward, shape, flat(qkv), flat(mask.contiguous()), far, flat(shares),
+            flat(out),
         )  # fmt: skip
         ctx.shape = shape
         ctx.save_for_backward(qkv, shares)
@@ -102,7 +102,7 @@ class BandedAttention(torch.autograd.Function):
         qkv, shares = ctx.saved_tensors
         given = gradients[0].contiguous()
         out = torch.empty_like(qkv)
-        _call(len(qkv), backward, ctx.shape, _flat(qkv), _flat(shares), _flat(given), _flat(out))
+        _call(len(qkv), backward, ctx.shape, flat(qkv), flat(shares), flat(given), flat(out))
         return out, None, None, None
 
 
@@ -112,7 +112,7 @@ def banded_attention(qkv: Tensor, mask: Tensor, heads: int, band: int) -> Tensor
     Parameters
     ----------
     qkv
-        Queries, keys and values side by side, float32 (B, N, 3 D).
+        Queries, keys and values side by side, float32 or bfloat16 (B, N, 3 D).
     mask
         bool (B, N), False for padding: it is not seen, and what it sees means nothing.
     heads, band
@@ -123,12 +123,10 @@ def banded_attention(qkv: Tensor, mask: Tensor, heads: int, band: int) -> Tensor
     torch.Tensor
         (B, N, D).
     """
+    if qkv.shape[2] // 3 // heads % LANES:
+        qkv = qkv.float()  # numbers one by one
     out: Tensor = BandedAttention.apply(qkv, mask, heads, band)  # type: ignore[no-untyped-call]
     return out
-
-
-def _flat(tensor: Tensor) -> Any:
-    return tensor.detach().view(-1).numpy()
 
 
 def _call(batch: int, kernel: Any, shape: Shape, *arrays: Any) -> None:

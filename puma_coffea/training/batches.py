@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,10 +44,15 @@ class Crops:
         Sizes, loss weights and seed.
     edge
         Tokens at a crop's ends that see less than their band and do not enter the loss.
+    inputs
+        Names of the features; ``phi`` and ``eta`` among them are turned and reflected at random.
     """
 
-    def __init__(self, stores: list[TokenStore], recipe: Recipe, edge: int) -> None:
+    def __init__(
+        self, stores: list[TokenStore], recipe: Recipe, edge: int, inputs: Sequence[str] = ()
+    ) -> None:
         self.stores, self.recipe, self.edge = stores, recipe, edge
+        self._phi, self._eta = ([i for i, n in enumerate(inputs) if n == k] for k in ("phi", "eta"))
         sizes = np.array([len(store.columns["drawn"]) for store in stores], dtype=np.float64)
         self._share = sizes / sizes.sum()
         self._norm = 1.0
@@ -58,11 +64,13 @@ class Crops:
         """This process's part of the step's batch."""
         rng = np.random.default_rng((self.recipe.seed, step))
         which = rng.choice(len(self.stores), self.recipe.crops, p=self._share)
-        draws = rng.random((self.recipe.crops, 2))
+        draws = rng.random((self.recipe.crops, 5))
         mine = [self._crop(w, *d) for w, d in list(zip(which, draws, strict=True))[rank::world]]
         return _pad(mine)
 
-    def _crop(self, which: int, first: float, second: float) -> tuple[Any, ...]:
+    def _crop(
+        self, which: int, first: float, second: float, *turn: float
+    ) -> tuple[NDArray[np.float32], ...]:
         store = self.stores[which]
         centres = store.columns["drawn"]
         centre = int(centres[int(first * len(centres))])
@@ -78,7 +86,18 @@ class Crops:
         if start + size < end:
             weight[size - self.edge :] = 0
         target = np.asarray(store.columns["y"][here], np.float32)
-        return np.asarray(store.x[here], np.float32), target, weight
+        return self._turned(np.array(store.x[here], np.float32), *turn), target, weight
+
+    def _turned(
+        self, x: NDArray[np.float32], turn: float, mirror: float, swap: float
+    ) -> NDArray[np.float32]:
+        """The same physics elsewhere: all other inputs are the same for a turned event."""
+        if not self.recipe.augment:
+            return x
+        phi = x[:, self._phi] + 2 * np.pi * turn
+        x[:, self._phi] = (np.remainder(phi, 2 * np.pi) - np.pi) * (1 if mirror < 0.5 else -1)
+        x[:, self._eta] *= 1 if swap < 0.5 else -1
+        return x
 
     def _weights(self, store: TokenStore, start: int, stop: int) -> NDArray[np.float32]:
         """pT^alpha of each neutral of a stretch, over how often crops meet it; 0 for tracks.

@@ -60,6 +60,8 @@ class Recipe(_Strict):
     """pT in the loss's weight as it is, or over the hardest of its event's leading cluster."""
     pt_cap: float = Field(50.0, gt=0)
     """GeV; harder candidates weigh as much as this."""
+    augment: bool = True
+    """Turn crops in phi and reflect them in phi and eta, where these are inputs."""
     averaging: float = Field(0.999, ge=0, lt=1)
     """Decay of the running average of the parameters, which is what is validated and shipped."""
     validate_every: int = Field(500, ge=1)

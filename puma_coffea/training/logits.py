@@ -50,8 +50,9 @@ def logits(network: PumaNetwork, batch: Batch, alone: bool = False, half: bool =
         # A sum is normalised for the part that comes next, while it is at hand.
         norms: list[Any] = [*(norm for norm, _ in parts), network.final_norm]
         normal = norms[0](h)
-        for (_, part), norm in zip(parts, norms[1:], strict=True):
-            h, normal = add_norm(h, part(normal), norm, drop)
+        kinds = [torch.bfloat16 if half else torch.float32] * (len(parts) - 1) + [torch.float32]
+        for (_, part), norm, kind in zip(parts, norms[1:], kinds, strict=True):
+            h, normal = add_norm(h, part(normal), norm, drop, kind)
         h = normal
     else:
         for norm, part in parts:

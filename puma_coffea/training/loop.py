@@ -58,7 +58,7 @@ class Trainer:
         torch.manual_seed(self.recipe.seed)
         folder.mkdir(parents=True, exist_ok=True)
         stores, self.judges = _stores(config, cache or folder / "cache", self.rank)
-        self.crops = Crops(stores, self.recipe, edge=config.network.band)
+        self.crops = Crops(stores, self.recipe, config.network.band, config.inputs)
         self.singles = Singles(stores, self.recipe) if self.recipe.alone_steps else None
         shape = NetworkConfig(inputs=len(config.inputs), **config.network.model_dump())
         self.network = PumaNetwork(shape).to(self.device)

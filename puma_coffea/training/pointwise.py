@@ -16,33 +16,40 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from puma_coffea.puma.fast_vectors import LANES, Vectors, vectorised
-from puma_coffea.training.threads import spread
+from puma_coffea.training.kernels import flat, spread
 
 ROUNDS = ((16, 0x7FEB352D), (15, 0x846CA68B))  # shifts and factors of a 32-bit hash, "lowbias32"
 
 
 def gelu(x: Tensor) -> Tensor:
-    """GELU, tanh form, of a float32 tensor."""
+    """GELU, tanh form, of a tensor of float32 or bfloat16."""
+    if x.numel() % LANES:
+        x = x.float()  # the last numbers one by one
     out: Tensor = Gelu.apply(x)  # type: ignore[no-untyped-call]
     return out
 
 
-def add_norm(h: Tensor, x: Tensor, norm: nn.LayerNorm, dropout: float) -> tuple[Tensor, Tensor]:
+def add_norm(
+    h: Tensor, x: Tensor, norm: nn.LayerNorm, dropout: float, kind: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
     """Sum of h and x after dropout, and its LayerNorm.
 
     Parameters
     ----------
     h, x
-        float32 (B, N, D).
+        (B, N, D), float32 or for x also bfloat16.
     norm
         Over the D features.
     dropout
         Probability; 0 for none.
+    kind
+        Of the LayerNorm's result, float32 or bfloat16; the sum is float32.
     """
     if h.shape[-1] % LANES:
         total = h + functional.dropout(x, dropout)
-        return total, norm(total)
-    total, normal = AddNorm.apply(h, x, norm.weight, norm.bias, norm.eps, dropout)  # type: ignore[no-untyped-call]
+        return total, norm(total).to(kind)
+    parameters = (norm.weight, norm.bias, norm.eps, dropout, kind)
+    total, normal = AddNorm.apply(h, x, *parameters)  # type: ignore[no-untyped-call]
     return total, normal
 
 
@@ -53,7 +60,7 @@ class Gelu(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor) -> Tensor:
         x = x.contiguous()
         out, slope = torch.empty_like(x), torch.empty_like(x)
-        arrays = [_flat(each) for each in (x, out, slope)]
+        arrays = [flat(each) for each in (x, out, slope)]
         spread(x.numel(), lambda _, first, last: gelu_kernel(first, last, *arrays), LANES)
         ctx.save_for_backward(slope)
         return out
@@ -70,20 +77,28 @@ class AddNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, h: Tensor, x: Tensor, weight: Tensor, bias: Tensor, eps: float, dropout: float
+        ctx: Any,
+        h: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        eps: float,
+        dropout: float,
+        kind: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         h, x = h.contiguous(), x.contiguous()
-        total, normal = torch.empty_like(h), torch.empty_like(h)
+        total, normal = torch.empty_like(h), torch.empty_like(h, dtype=kind)
         seeds = torch.randint(-(2**31), 2**31, (2,)) if dropout else torch.zeros(2)
         ctx.drop = np.array([*seeds.tolist(), _threshold(dropout)], dtype=np.int64)
         ctx.numbers = np.array([1 / (1 - dropout), eps], dtype=np.float32)
-        arrays = [_flat(each) for each in (h, x, weight, bias, total, normal)]
+        arrays = [flat(each) for each in (h, x, weight, bias, total, normal)]
         width = len(weight)
 
         def part(_: int, first: int, last: int) -> None:
             forward(first, last, width, ctx.drop, ctx.numbers, *arrays)
 
         spread(h.numel() // width, part)
+        ctx.kind = x.dtype
         ctx.save_for_backward(total, weight)
         ctx.set_materialize_grads(False)
         return total, normal
@@ -98,11 +113,11 @@ class AddNorm(torch.autograd.Function):
         width, drops = len(weight), ctx.drop[2] > -(2**31)
         by_total = torch.zeros(1) if by_total is None else by_total.contiguous()
         by_h = torch.empty_like(total)
-        by_x = torch.empty_like(total) if drops else by_h
+        by_x = torch.empty_like(total, dtype=ctx.kind) if drops else by_h
         threads = torch.get_num_threads()
         by_parameters = torch.zeros(threads, 2 * width)
         given = (total, weight, by_normal.contiguous(), by_total, by_h, by_x)
-        arrays = [_flat(each) for each in given]
+        arrays = [flat(each) for each in given]
 
         def part(i: int, first: int, last: int) -> None:
             own = [by_parameters[i].numpy()]
@@ -110,16 +125,12 @@ class AddNorm(torch.autograd.Function):
 
         spread(total.numel() // width, part)
         by_weight, by_bias = by_parameters.sum(0).view(2, width).unbind()
-        return by_h, by_x, by_weight, by_bias, None, None
+        return by_h, by_x.to(ctx.kind), by_weight, by_bias, None, None, None
 
 
 def _threshold(dropout: float) -> int:
     """Hashes below this, as signed 32-bit numbers, are dropped."""
     return round(dropout * 2**32) - 2**31
-
-
-def _flat(tensor: Tensor) -> Any:
-    return tensor.detach().view(-1).numpy()
 
 
 @njit(cache=True, nogil=True)

@@ -1,12 +1,20 @@
-"""Kernels on as many threads as torch uses."""
+"""How numba kernels are called with tensors of torch, on as many threads as torch uses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Any
 
 import torch
+from torch import Tensor
+
+
+def flat(tensor: Tensor) -> Any:
+    """The numbers of a contiguous tensor; those of bfloat16 as int16, for ``Vectors.load``."""
+    tensor = tensor.detach().view(-1)
+    return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def spread(count: int, part: Callable[[int, int, int], None], unit: int = 1) -> None:
