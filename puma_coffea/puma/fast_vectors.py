@@ -45,6 +45,8 @@ _FLOAT = ir.FloatType()
 _INT = ir.IntType(32)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 _INTS = ir.VectorType(_INT, LANES)
+_SHORT = ir.IntType(16)
+_SHORTS = ir.VectorType(_SHORT, LANES)
 _INDEX = ir.IntType(8 * np.dtype(np.intp).itemsize)
 
 ROUND = 1.5 * 2.0**23  # a float32 this large has no binary places: adding it rounds
@@ -79,10 +81,23 @@ class Vectors:
         return self.builder.bitcast(self.builder.gep(array, [place]), kind.as_pointer())
 
     def load(self, array: Any, *place: Any) -> Any:
-        """LANES numbers."""
+        """LANES numbers; those of an int16 array are the upper halves of float32 (bfloat16)."""
+        if array.type.pointee == _SHORT:
+            halves = self.builder.load(self._address(array, self.index(*place), _SHORTS), align=2)
+            whole = self.builder.shl(self.builder.zext(halves, _INTS), self.splat_int(16))
+            return self.builder.bitcast(whole, _VECTOR)
         return self.builder.load(self._address(array, self.index(*place), _VECTOR), align=4)
 
     def store(self, value: Any, array: Any, *place: Any) -> None:
+        """The inverse of :meth:`load`; halves are rounded to the nearest, ties to even."""
+        if array.type.pointee == _SHORT:
+            whole = self.builder.bitcast(value, _INTS)
+            odd = self.builder.and_(self.builder.lshr(whole, self.splat_int(16)), self.splat_int(1))
+            whole = self.builder.add(whole, self.builder.add(odd, self.splat_int(0x7FFF)))
+            halves = self.builder.trunc(self.builder.lshr(whole, self.splat_int(16)), _SHORTS)
+            where = self._address(array, self.index(*place), _SHORTS)
+            self.builder.store(halves, where, align=2)
+            return
         self.builder.store(value, self._address(array, self.index(*place), _VECTOR), align=4)
 
     def spread(self, array: Any, *place: Any) -> Any:
