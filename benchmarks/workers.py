@@ -23,7 +23,7 @@ from puma_coffea.processors.pileup import DEFAULT_METHODS
 from puma_coffea.running import plan_chunks
 
 TITLE = "Dask workers, ttbar files, all methods"
-FILES = 24  # copies of the embedded file, a chunk of twelve events each
+FILES = 12  # copies of the embedded file, a chunk of twelve events each
 
 
 def measure(quick: bool) -> list[Row]:
@@ -32,7 +32,7 @@ def measure(quick: bool) -> list[Row]:
         from distributed import Client
     except ImportError:
         return [Row("dask", missing="pip install 'puma-coffea[dask]'")]
-    files, turns, methods = (2, 1, ("none", "chs")) if quick else (FILES, 3, DEFAULT_METHODS)
+    files, turns, methods = (2, 1, ("none", "chs")) if quick else (FILES, 2, DEFAULT_METHODS)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         for number in range(files):

@@ -10,30 +10,31 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from puma_coffea.kernels import kernel
 
 ETA_LIMIT = 10.0  # candidates beyond are unphysical and never reach a kernel
 
 
-@njit(cache=True)
+@kernel
 def grid_shape(cone: float) -> tuple[int, int]:
     """Numbers of cells in eta and phi for cells at least one cone wide."""
     return max(1, int(2 * ETA_LIMIT / cone)), max(1, int(2 * np.pi / cone))
 
 
-@njit(cache=True)
+@kernel
 def eta_cell(eta: float, n_eta: int) -> int:
     """Row of the grid that holds this eta."""
     return min(max(int((eta + ETA_LIMIT) * (n_eta / (2 * ETA_LIMIT))), 0), n_eta - 1)
 
 
-@njit(cache=True)
+@kernel
 def phi_cell(phi: float, n_phi: int) -> int:
     """Column of the grid that holds this phi in [-pi, pi]."""
     return min(max(int((phi + np.pi) * (n_phi / (2 * np.pi))), 0), n_phi - 1)
 
 
-@njit(cache=True)
+@kernel
 def build_cells(
     pt: Any, eta: Any, phi: Any, members: Any, n_eta: int, n_phi: int
 ) -> tuple[Any, Any, Any, Any]:
@@ -58,7 +59,7 @@ def build_cells(
     return first, pt[order] ** 2, eta[order], phi[order]
 
 
-@njit(cache=True)
+@kernel
 def _before(pt: Any, eta: Any, phi: Any, a: int, b: int) -> Any:
     if eta[a] != eta[b]:
         return eta[a] < eta[b]
@@ -67,7 +68,7 @@ def _before(pt: Any, eta: Any, phi: Any, a: int, b: int) -> Any:
     return pt[a] < pt[b]
 
 
-@njit(cache=True)
+@kernel
 def cone_sum(
     eta: float,
     phi: float,

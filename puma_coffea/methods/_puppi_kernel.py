@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from puma_coffea.cells import build_cells, cone_sum, grid_shape
+from puma_coffea.kernels import kernel
 
 # Columns of the table of regions, in the order of PuppiRegion's fields.
 ETA_MIN, ETA_MAX, CONE, USES_CHARGED, RMS_PT_MIN, MIN_PT, SLOPE, MEDIAN_SF, RMS_SF = range(9)
@@ -16,7 +16,7 @@ ETA_MIN, ETA_MAX, CONE, USES_CHARGED, RMS_PT_MIN, MIN_PT, SLOPE, MEDIAN_SF, RMS_
 SMALLEST_RMS = math.sqrt(1e-5)  # as CMSSW, where all reference values are alike
 
 
-@njit(cache=True)
+@kernel
 def puppi_kernel(
     offsets: Any,
     pt: Any,
@@ -53,7 +53,7 @@ def puppi_kernel(
     return weights
 
 
-@njit(cache=True)
+@kernel
 def _region_weights(
     pt: Any,
     eta: Any,
@@ -113,7 +113,7 @@ def _region_weights(
             weights[i] = weight if weight >= min_weight else 0.0
 
 
-@njit(cache=True)
+@kernel
 def _reach(region: Any, reference_eta_max: float) -> tuple[float, float]:
     """Range of |eta| in which neighbours of any candidate that is looked at can stand."""
     low = region[ETA_MIN] - region[CONE]
@@ -124,7 +124,7 @@ def _reach(region: Any, reference_eta_max: float) -> tuple[float, float]:
     return low, high
 
 
-@njit(cache=True)
+@kernel
 def _role(
     pt: float,
     eta: float,
@@ -149,7 +149,7 @@ def _role(
     return 2 if vertex == 0 else 0
 
 
-@njit(cache=True)
+@kernel
 def _median_rms(reference: Any, hard: Any) -> tuple[float, float]:
     """Median and RMS of the pile-up's alpha, with CMS's correction for low pile-up.
 
@@ -177,7 +177,7 @@ def _median_rms(reference: Any, hard: Any) -> tuple[float, float]:
     return median, rms
 
 
-@njit(cache=True)
+@kernel
 def _chi2_weight(alpha: float, median: float, rms: float) -> float:
     """Chi^2 probability (1 degree of freedom) of alpha above the median; 0 at or below it."""
     if alpha == 0.0 or alpha <= median:
@@ -188,7 +188,7 @@ def _chi2_weight(alpha: float, median: float, rms: float) -> float:
     return math.erf((alpha - median) / (abs(rms) * math.sqrt(2.0)))
 
 
-@njit(cache=True)
+@kernel
 def _chi2_quantile(probability: float) -> float:
     """Quantile of chi^2 with 1 degree of freedom, for 0 < probability < 1."""
     # 2 erfinv(p)^2; erfinv from a closed form (Winitzki) polished by Newton's method.

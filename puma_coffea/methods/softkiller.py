@@ -11,10 +11,10 @@ from typing import Any
 
 import awkward as ak
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from puma_coffea.flat import Flat, weigh
+from puma_coffea.kernels import kernel
 
 RAPIDITY_MAX = 5.0  # edge of the forward calorimeters
 
@@ -43,7 +43,7 @@ def _weights(flat: Flat, side: float) -> NDArray[np.float32]:
     return flat.by_vertex(flat.pt > np.repeat(cuts, np.diff(flat.offsets)))
 
 
-@njit(cache=True)
+@kernel
 def pt_cuts(
     offsets: Any, pt: Any, rapidity: Any, phi: Any, neutral: Any, n_y: int, n_phi: int
 ) -> Any:

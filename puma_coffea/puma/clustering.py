@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from puma_coffea.flat import Flat
+from puma_coffea.kernels import kernel
 from puma_coffea.puma.kmeans import split_recursively
 from puma_coffea.puma.ordering import canonical_order, centroids, greedy_walk
 
@@ -91,7 +91,7 @@ def pt_order(flat: Flat) -> NDArray[np.int64]:
     return order
 
 
-@njit(cache=True)
+@kernel
 def _sequences(
     offsets: Any,
     pt: Any,

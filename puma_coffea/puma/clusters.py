@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from puma_coffea.kernels import kernel
 from puma_coffea.puma.ordering import distance2
 
 CLUSTER_QUANTITIES = {
@@ -18,7 +18,7 @@ CLUSTER_QUANTITIES = {
 }
 
 
-@njit(cache=True)
+@kernel
 def set_cluster_quantities(
     offsets: Any,
     order: Any,
@@ -52,7 +52,7 @@ def set_cluster_quantities(
             first = last
 
 
-@njit(cache=True)
+@kernel
 def _sums(members: Any, pt: Any, vertex: Any) -> tuple[float, float, float]:
     hard, neutral, pileup = 0.0, 0.0, 0.0
     for i in members:
@@ -65,7 +65,7 @@ def _sums(members: Any, pt: Any, vertex: Any) -> tuple[float, float, float]:
     return hard, neutral, pileup
 
 
-@njit(cache=True)
+@kernel
 def _largest(members: Any, eta: Any, phi: Any) -> float:
     largest = 0.0
     for a in range(1, len(members)):
@@ -76,7 +76,7 @@ def _largest(members: Any, eta: Any, phi: Any) -> float:
     return largest
 
 
-@njit(cache=True)
+@kernel
 def _write(columns: Any, row: int, members: Any, value: float) -> None:
     if row >= 0:
         for i in members:

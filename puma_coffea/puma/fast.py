@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from puma_coffea.kernels import kernel
 from puma_coffea.puma.fast_vectors import (
     LANES,
     MIXED,
@@ -140,7 +140,7 @@ def _aligned(size: int) -> NDArray[np.float32]:
     return room[start : start + size]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def forward(
     x: Any,
     uses: Any,
@@ -184,7 +184,7 @@ def forward(
             )
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def linear(
     w: Any,
     x: Any,
@@ -207,7 +207,7 @@ def linear(
             product(w, b * block, x, x0, x_tile, out, at, out_row, out_tile, inner)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def embed(x: Any, shape: Shape, p: Parameters, state: Any, tiles: Any) -> None:
     """Normalise the features of all places and embed them; places behind the last are like 0."""
     n, tile = shape.inputs, shape.rows * LANES
@@ -224,7 +224,7 @@ def embed(x: Any, shape: Shape, p: Parameters, state: Any, tiles: Any) -> None:
             relu_scaled(state, here + t * tile, shape.width, p.embed_norm)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def next_keys(
     shape: Shape, p: Parameters, g: int, step: int, state: Any, tiles: Any, window: Any
 ) -> None:
@@ -249,7 +249,7 @@ def next_keys(
         )
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def attention(
     shape: Shape, place: int, step: int, window: Any, hidden: Any, shares: Any, mixed: Any
 ) -> None:
@@ -278,7 +278,7 @@ def attention(
                 mix_single(window, value + f * row, row, shares, count, mixed, out + f * LANES)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def after_attention(
     shape: Shape, p: Parameters, g: int, place: int, state: Any, tiles: Any, mixed: Any, feed: Any
 ) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from puma_coffea.kernels import kernel
 
 GRID = 2.0**20
 SQUARE_GRID = 2.0**28  # squared distances are rounded to multiples of 1 / SQUARE_GRID
@@ -18,7 +19,7 @@ BLOCK = 128  # points looked at together
 MAX_ITERATIONS = 100  # of Lloyd's algorithm; a split of a real event needs 5 to 60
 
 
-@njit(cache=True)
+@kernel
 def on_grid(values: Any) -> Any:
     """Coordinates rounded to the grid, float32."""
     rounded = np.empty(len(values), dtype=np.float32)
@@ -27,7 +28,7 @@ def on_grid(values: Any) -> Any:
     return rounded
 
 
-@njit(cache=True)
+@kernel
 def split_recursively(sin: Any, cos: Any, eta: Any, size: int, branches: int) -> tuple[Any, Any]:
     """Members of the clusters, one cluster after the other, and the clusters' bounds.
 
@@ -75,7 +76,7 @@ def split_recursively(sin: Any, cos: Any, eta: Any, size: int, branches: int) ->
     return _by_first_member(members, leaves[:n_leaves])
 
 
-@njit(cache=True)
+@kernel
 def _by_first_member(members: Any, leaves: Any) -> tuple[Any, Any]:
     leaf_of = np.full(len(members), -1, dtype=np.int64)
     for leaf in range(len(leaves)):
@@ -93,7 +94,7 @@ def _by_first_member(members: Any, leaves: Any) -> tuple[Any, Any]:
     return ordered, bounds
 
 
-@njit(cache=True)
+@kernel
 def _partition(x: Any, y: Any, z: Any, members: Any, label: Any, counts: Any, scratch: Any) -> None:
     """Sort the points by label, keeping their order within a label."""
     place, _, xs, ys, zs, moved = scratch  # place: where the next point of a label goes
@@ -109,7 +110,7 @@ def _partition(x: Any, y: Any, z: Any, members: Any, label: Any, counts: Any, sc
         x[i], y[i], z[i], members[i] = xs[i], ys[i], zs[i], moved[i]
 
 
-@njit(cache=True)
+@kernel
 def kmeans(
     x: Any,
     y: Any,
@@ -140,7 +141,7 @@ def kmeans(
             break
 
 
-@njit(cache=True)
+@kernel
 def _assign(x: Any, y: Any, z: Any, centre: Any, nearest: Any, distance: Any) -> None:
     """Index of the nearest centre of each point."""
     # Centres outside, points inside: the inner loops have no dependence and become SIMD code.
@@ -171,12 +172,12 @@ def _assign(x: Any, y: Any, z: Any, centre: Any, nearest: Any, distance: Any) ->
             distance[i] = min(distance[i], d)
 
 
-@njit(cache=True)
+@kernel
 def _squared(x: Any, y: Any, z: Any) -> Any:
     return x * x + y * y + z * z
 
 
-@njit(cache=True)
+@kernel
 def _move(x: Any, y: Any, z: Any, label: Any, nearest: Any, counts: Any, sums: Any) -> bool:
     """Give the points their new labels, correct sums and counts; whether any label changed."""
     moved = False
@@ -200,7 +201,7 @@ def _move(x: Any, y: Any, z: Any, label: Any, nearest: Any, counts: Any, sums: A
     return moved
 
 
-@njit(cache=True)
+@kernel
 def _differ(a: Any, b: Any) -> bool:
     bits = np.int32(0)
     for i in range(len(a)):  # without a way out, so that it becomes SIMD code
@@ -208,7 +209,7 @@ def _differ(a: Any, b: Any) -> bool:
     return bits != 0  # type: ignore[no-any-return]
 
 
-@njit(cache=True)
+@kernel
 def _seed(x: Any, y: Any, z: Any, label: Any, counts: Any, sums: Any, cut: Any) -> int:
     """First labels with their sums and counts: k groups, or fewer if need be; their number.
 
@@ -247,7 +248,7 @@ def _seed(x: Any, y: Any, z: Any, label: Any, counts: Any, sums: Any, cut: Any) 
 
 
 # Exact sums may be taken in any order: "reassoc" lets the compiler use SIMD and changes no bit.
-@njit(cache=True, fastmath={"reassoc"})
+@kernel(fastmath={"reassoc"})
 def _sum(x: Any, y: Any, z: Any, label: Any, group: int, total: Any) -> int:
     """Number of points in a group; their sums go to ``total``."""
     count, sx, sy, sz = 0, 0.0, 0.0, 0.0
@@ -261,7 +262,7 @@ def _sum(x: Any, y: Any, z: Any, label: Any, group: int, total: Any) -> int:
     return count
 
 
-@njit(cache=True, fastmath={"reassoc"})
+@kernel(fastmath={"reassoc"})
 def _halve(
     x: Any, y: Any, z: Any, label: Any, group: int, total: Any, count: int, cut: Any
 ) -> None:

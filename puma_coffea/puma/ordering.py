@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from puma_coffea.kernels import kernel
 
 PER_CELL = 2.0  # clusters in a cell of the walk's grid, on average
 SMALLEST_SIDE = 0.01  # of a cell, so that the grid stays small when all clusters share one eta
 
 
-@njit(cache=True)
+@kernel
 def canonical_order(pt: Any, eta: Any, phi: Any, vertex: Any, pid: Any, mass: Any) -> Any:
     """Indices by decreasing pT; ties by eta, phi, vertex, pid, mass."""
     order = _by_single_precision(pt)
@@ -26,7 +27,7 @@ def canonical_order(pt: Any, eta: Any, phi: Any, vertex: Any, pid: Any, mass: An
     return order
 
 
-@njit(cache=True)
+@kernel
 def _by_single_precision(pt: Any) -> Any:
     """Indices by decreasing pT in float32: a radix sort, 11 bits at a time."""
     # The bits of positive floats, read as integers, have the order of the floats.
@@ -45,7 +46,7 @@ def _by_single_precision(pt: Any) -> Any:
     return order
 
 
-@njit(cache=True)
+@kernel
 def _merge_sort(
     order: Any, spare: Any, pt: Any, eta: Any, phi: Any, vertex: Any, pid: Any, mass: Any
 ) -> None:
@@ -69,7 +70,7 @@ def _merge_sort(
         width *= 2
 
 
-@njit(cache=True)
+@kernel
 def _before(pt: Any, eta: Any, phi: Any, vertex: Any, pid: Any, mass: Any, a: int, b: int) -> bool:
     if pt[a] != pt[b]:
         return pt[a] > pt[b]  # type: ignore[no-any-return]
@@ -84,7 +85,7 @@ def _before(pt: Any, eta: Any, phi: Any, vertex: Any, pid: Any, mass: Any, a: in
     return mass[a] < mass[b]  # type: ignore[no-any-return]
 
 
-@njit(cache=True)
+@kernel
 def centroids(pt: Any, eta: Any, sin: Any, cos: Any, bounds: Any) -> tuple[Any, Any, Any]:
     """Summed pT, pT-weighted eta and direction in phi of the clusters.
 
@@ -104,7 +105,7 @@ def centroids(pt: Any, eta: Any, sin: Any, cos: Any, bounds: Any) -> tuple[Any, 
     return total, mean_eta, mean_phi
 
 
-@njit(cache=True)
+@kernel
 def distance2(eta_a: float, phi_a: float, eta_b: float, phi_b: float) -> float:
     """Squared distance in eta-phi, phi wrapped; both phi in [-pi, pi]."""
     deta, dphi = eta_a - eta_b, abs(phi_a - phi_b)
@@ -113,7 +114,7 @@ def distance2(eta_a: float, phi_a: float, eta_b: float, phi_b: float) -> float:
     return deta * deta + dphi * dphi
 
 
-@njit(cache=True)
+@kernel
 def greedy_walk(total: Any, etas: Any, phis: Any) -> Any:
     """Clusters from the one of largest pT on, each time to the nearest that is left.
 
@@ -155,7 +156,7 @@ def greedy_walk(total: Any, etas: Any, phis: Any) -> Any:
     return walk
 
 
-@njit(cache=True)
+@kernel
 def _take_out(cluster: int, cell: int, first: Any, last: Any, content: Any) -> None:
     last[cell] -= 1
     for k in range(first[cell], last[cell]):
@@ -163,7 +164,7 @@ def _take_out(cluster: int, cell: int, first: Any, last: Any, content: Any) -> N
             content[k] = content[last[cell]]
 
 
-@njit(cache=True)
+@kernel
 def _nearest(
     etas: Any,
     phis: Any,
