@@ -27,6 +27,7 @@ from puma_coffea.training.alone import Singles, silence_attention
 from puma_coffea.training.batches import Crops
 from puma_coffea.training.config import Config, Recipe
 from puma_coffea.training.data import expand, key_of, overlaid, read_batches
+from puma_coffea.training.half import half_is_fast
 from puma_coffea.training.logits import logits as fast_logits
 from puma_coffea.training.physics import missing_momentum, weigher
 from puma_coffea.training.store import TokenStore, store_for
@@ -55,6 +56,7 @@ class Trainer:
         self.rank, self.world, self.device = _join()
         if self.recipe.threads:
             torch.set_num_threads(self.recipe.threads)
+        self.half = self.recipe.half and half_is_fast()
         torch.manual_seed(self.recipe.seed)
         folder.mkdir(parents=True, exist_ok=True)
         stores, self.judges = _stores(config, cache or folder / "cache", self.rank)
@@ -117,14 +119,14 @@ class Trainer:
         if self.singles is not None and self.step < self.recipe.alone_steps:
             batch, size = self.singles(number, self.rank, self.world), self.recipe.singles
             batch = batch.to(self.device)
-            logits = fast_logits(self.network, batch, alone=True)
+            logits = fast_logits(self.network, batch, alone=True, half=self.half)
         else:
             batch, size = (
                 self.crops(number, self.rank, self.world),
                 self.recipe.crops * self.recipe.crop,
             )
             batch = batch.to(self.device)
-            logits = fast_logits(self.network, batch)
+            logits = fast_logits(self.network, batch, half=self.half)
         if self.recipe.loss == "squared":
             each = (torch.sigmoid(logits) - batch.target) ** 2
         else:
