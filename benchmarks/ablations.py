@@ -23,6 +23,7 @@ from puma_coffea.training.config import STRONG, Config, make_config, merge
 from puma_coffea.training.loop import Trainer
 from puma_coffea.training.physics import Weigh, component_width, weigher
 from puma_coffea.training.store import NEUTRAL, TokenStore
+from puma_coffea.training.teacher import grow
 
 logger = logging.getLogger(__name__)
 
@@ -63,20 +64,11 @@ def train(content: dict[str, Any], folder: Path, cache: Path) -> tuple[Trainer, 
     return trainer, weigher(trainer.average)
 
 
-def boosted_trees(trainer: Trainer, rounds: int = 300) -> Weigh:
-    """LightGBM on single neutrals: the same events, inputs and loss weights, no neighbours."""
-    import lightgbm
-
+def boosted_trees(trainer: Trainer) -> Weigh:
+    """Trees on single neutrals: the same events, inputs and loss weights, no neighbours."""
     singles = Singles(trainer.crops.stores, trainer.recipe)
-    options = {
-        "objective": "cross_entropy", "num_leaves": 63, "learning_rate": 0.05, "seed": 1,
-        "min_data_in_leaf": 200, "feature_fraction": 0.5, "bagging_fraction": 0.7,
-        "bagging_freq": 1, "lambda_l2": 5.0, "num_threads": 1, "verbose": -1,
-    }  # fmt: skip
-    x, y, weight = singles.take(np.arange(len(singles)))
-    data = lightgbm.Dataset(x, y, weight=weight)
-    trees = lightgbm.train(options, data, rounds)
-    return lambda x: np.asarray(trees.predict(x)) if len(x) else np.zeros(0)
+    trees = grow(singles, np.arange(len(singles)))
+    return lambda x: np.asarray(trees.predict(x, num_threads=1)) if len(x) else np.zeros(0)
 
 
 def judge(weigh: Weigh, config: Config, judges: dict[str, TokenStore]) -> dict[str, Any]:

@@ -36,14 +36,33 @@ class Singles:
         )
         self._norm = float(np.mean(self._weight(some)))
 
+        self._taught: NDArray[np.float32] | None = None
+
     def __len__(self) -> int:
         return int(self._first[-1])
+
+    def teach(self, weights: NDArray[np.float32]) -> None:
+        """Mix a teacher's weights, one per drawn neutral, into the targets of batches."""
+        self._taught = weights
+
+    def events(self) -> NDArray[np.int64]:
+        """Number of each drawn neutral's event within its store."""
+        found = [
+            np.searchsorted(store.offsets, store.columns["drawn"], side="right") - 1
+            for store in self.stores
+        ]
+        return np.concatenate(found)
 
     def __call__(self, step: int, rank: int = 0, world: int = 1) -> Batch:
         """This process's part of the step's batch, as one crop."""
         rng = np.random.default_rng((self.recipe.seed, 1, step))
         mine = rng.integers(0, len(self), self.recipe.singles)[rank::world]
-        x, y, weight = (torch.from_numpy(each)[None] for each in self.take(np.sort(mine)))
+        mine.sort()
+        features, target, weights = self.take(mine)
+        if self._taught is not None:
+            share = np.float32(self.recipe.teacher)
+            target = (1 - share) * target + share * self._taught[mine]
+        x, y, weight = (torch.from_numpy(each)[None] for each in (features, target, weights))
         return Batch(x, torch.ones(1, len(mine), dtype=torch.bool), y, weight)
 
     def take(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.float32], ...]:

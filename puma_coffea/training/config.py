@@ -38,14 +38,16 @@ class Recipe(_Strict):
     """The first of the steps see single candidates, without attention."""
     singles: int = Field(8192, ge=1)
     """Candidates in a batch of those."""
+    teacher: float = Field(0.0, ge=0, le=1)
+    """Share of boosted trees' weights in the targets of those steps; needs lightgbm."""
     crops: int = Field(16, ge=1)
     """Crops in a batch, over all processes."""
     crop: int = Field(512, ge=32)
     """Tokens in a crop."""
     accumulate: int = Field(1, ge=1)
     """Batches whose gradients make one step."""
-    schedule: Literal["flat", "cyclical"] = "flat"
-    """Warm-up, flat, and a decay over the last tenth; or the paper's triangular cycles."""
+    schedule: Literal["flat", "cosine", "cyclical"] = "flat"
+    """Warm-up, then flat with a decay over the last tenth, or half a cosine; or the paper's cycles."""
     learning_rate: float = Field(1e-3, gt=0)
     warm_up: int = Field(500, ge=0)
     cycle: int = Field(1000, ge=2)
@@ -122,8 +124,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "inputs": STRONG,
         "tokens": {"neutral_pt_min": 0.8, "pileup_pt_min": 2.0},
-        "network": {"layers": 6, "groups": 6, "width": 64, "feed_forward": 128, "dropout": 0.05},
-        "recipe": {"alone_steps": 6000, "crops": 32, "crop": 128},
+        "network": {"layers": 6, "groups": 6, "width": 64, "feed_forward": 128, "dropout": 0.1},
+        "recipe": {
+            "steps": 30_000, "alone_steps": 3000, "teacher": 0.9, "schedule": "cosine",
+            "learning_rate": 1.5e-3, "crops": 32, "crop": 128,
+            "averaging": 0.9995, "validate_every": 1000,
+        },
     },
     "paper": {
         "inputs": PAPER,

@@ -31,6 +31,7 @@ from puma_coffea.training.half import half_is_fast
 from puma_coffea.training.logits import logits as fast_logits
 from puma_coffea.training.physics import missing_momentum, weigher
 from puma_coffea.training.store import TokenStore, store_for
+from puma_coffea.training.teacher import out_of_fold
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,8 @@ class Trainer:
         stores, self.judges = _stores(config, cache or folder / "cache", self.rank)
         self.crops = Crops(stores, self.recipe, config.network.band, config.inputs)
         self.singles = Singles(stores, self.recipe) if self.recipe.alone_steps else None
+        if self.singles is not None and self.recipe.teacher:
+            self._find_teacher(self.singles)
         shape = NetworkConfig(inputs=len(config.inputs), **config.network.model_dump())
         self.network = PumaNetwork(shape).to(self.device)
         if self.singles is not None:
@@ -113,6 +116,13 @@ class Trainer:
         self.optimiser.step()
         self._average()
         return total
+
+    def _find_teacher(self, singles: Singles) -> None:
+        if self.rank > 0:
+            distributed.barrier()
+        singles.teach(out_of_fold(singles, threads=torch.get_num_threads()))
+        if self.rank == 0 and self.world > 1:
+            distributed.barrier()
 
     def _loss(self, number: int) -> Tensor:
         """Loss of this process's part of a batch; the parts of all processes add up."""
@@ -246,6 +256,9 @@ def learning_rate(recipe: Recipe, step: int) -> float:
         triangle = 1 - abs(2 * place / recipe.cycle - 1)
         return recipe.learning_rate * recipe.cycle_decay**cycle * max(triangle, 0.01)
     rising = min(1.0, (step + 1) / (recipe.warm_up + 1))
+    if recipe.schedule == "cosine":
+        fallen = 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
+        return recipe.learning_rate * rising * max(fallen, 0.01)
     left = (recipe.steps - step) / (0.1 * recipe.steps)
     return recipe.learning_rate * rising * min(1.0, max(left, 0.01))
 

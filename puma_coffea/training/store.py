@@ -55,6 +55,7 @@ class TokenStore:
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         inputs = json.loads((folder / "done").read_text())["inputs"]
         self.columns = {name: _mapped(folder, name, inputs) for name in COLUMNS}
         self.x = self.columns["x"]

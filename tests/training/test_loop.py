@@ -151,6 +151,13 @@ def test_schedules():
         0.5,
         0.01,
     ]
+    cosine = flat.model_copy(update={"schedule": "cosine"})
+    assert [round(learning_rate(cosine, s), 2) for s in (0, 250, 500, 999)] == [
+        0.1,
+        0.85,
+        0.5,
+        0.01,
+    ]
     cycle = Recipe(schedule="cyclical", cycle=100, learning_rate=1.0, cycle_decay=0.97)
     assert learning_rate(cycle, 50) == pytest.approx(1)
     assert learning_rate(cycle, 150) == pytest.approx(0.97)
