@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from puma_coffea.puma.features import PAPER
 from puma_coffea.training.alone import Singles
 from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.config import STRONG, Config, make_config, merge
@@ -27,7 +28,8 @@ from puma_coffea.training.teacher import grow
 
 logger = logging.getLogger(__name__)
 
-FULL, TREES = "full model", "boosted trees, same inputs, no attention"
+FULL, TREES = "all inputs", "boosted trees on them, no attention"
+ELEVEN = "eleven inputs"
 RESAMPLES = 500
 REGIONS = (0.0, 1.5, 3.0, 4.0, 10.0)  # of abs(eta)
 
@@ -46,11 +48,20 @@ GROUPS = {
 
 
 def variants(steps: int) -> dict[str, dict[str, Any]]:
-    """What each variant changes in the configuration."""
+    """What each variant changes in the configuration.
+
+    Where the inputs hold no sums over neighbours, attention has to find them: there its order and
+    its band are compared.
+    """
     found: dict[str, dict[str, Any]] = {FULL: {}}
-    found["no attention"] = {"recipe": {"alone_steps": steps}}
-    found["pT order"] = {"ordering": {"by": "pt"}}
-    found |= {f"band {band}": {"network": {"band": band}} for band in (1, 5, 30)}
+    found[f"{FULL}, no attention"] = {"recipe": {"alone_steps": steps}}
+    found[f"{FULL}, pT order"] = {"ordering": {"by": "pt"}}
+    eleven = {"inputs": PAPER, "recipe": {"alone_steps": 0}}
+    found[ELEVEN] = eleven
+    found[f"{ELEVEN}, no attention"] = merge(eleven, {"recipe": {"alone_steps": steps}})
+    found[f"{ELEVEN}, pT order"] = merge(eleven, {"ordering": {"by": "pt"}})
+    for band in (1, 5, 30):
+        found[f"{ELEVEN}, band {band} instead of 15"] = merge(eleven, {"network": {"band": band}})
     for group, starts in GROUPS.items():
         left = tuple(name for name in STRONG if not name.startswith(starts))
         found[f"without {group}"] = {"inputs": left}
@@ -75,16 +86,16 @@ def judge(weigh: Weigh, config: Config, judges: dict[str, TokenStore]) -> dict[s
     """Residuals of every event by sample, after a calibration on the first of them."""
     first, *_ = judges.values()
     calibration, _, _ = fit_calibration(weigh, first, config.inputs)
-    eta = config.inputs.index("abs_eta")
+    eta = config.inputs.index("abs_eta" if "abs_eta" in config.inputs else "eta")
     found: dict[str, Any] = {}
     for name, store in judges.items():
         residuals, squares = np.zeros((len(store), 2)), np.zeros(len(REGIONS) - 1)
         for event in range(len(store)):
             x = store.features(event)
             raw = weigh(x).astype(np.float32)
-            weights = calibration(raw, x[:, eta])
+            weights = calibration(raw, np.abs(x[:, eta]))
             residuals[event] = store.base[event] - store.momenta(event) @ weights
-            squares += squared_error(store, event, weights, x[:, eta])
+            squares += squared_error(store, event, weights, np.abs(x[:, eta]))
         found[name] = {"residuals": residuals, "squares": squares / len(store)}
     return found
 
@@ -144,7 +155,7 @@ def main() -> None:
     parser.add_argument("files", nargs="+", help="Parquet samples to train on")
     parser.add_argument("--validation", nargs="*", default=[], help="Parquet samples to judge on")
     parser.add_argument("--output", type=Path, default=Path("ablations"))
-    parser.add_argument("--steps", type=int, default=4000, help="of each training")
+    parser.add_argument("--steps", type=int, default=1200, help="of each training")
     parser.add_argument("--only", nargs="*", help="beginnings of the names of variants")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
@@ -152,8 +163,9 @@ def main() -> None:
         "name": "ablation",
         "data": {"files": options.files, "validation": options.validation},
         "recipe": {
-            "steps": options.steps, "alone_steps": options.steps // 2, "crops": 32, "crop": 128,
-            "validate_every": options.steps, "threads": 1,
+            "steps": options.steps, "alone_steps": options.steps // 2, "teacher": 0.0,
+            "averaging": 0.99, "warm_up": 100, "validate_every": options.steps, "threads": 1,
+            "half": True,
         },
     }  # fmt: skip
     results: dict[str, Any] = {}

@@ -138,7 +138,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
         "recipe": {
             "schedule": "cyclical", "loss": "squared", "weight_decay": 0.0, "clip": 5.0,
-            "pt_unit": "leading", "pt_cap": 1e9, "crops": 32, "crop": 192,
+            "pt_unit": "leading", "pt_cap": 1e9, "crops": 32, "crop": 128,
         },
     },
 }  # fmt: skip
