@@ -27,7 +27,7 @@ PARQUET = "zvv_pu140.parquet"
 
 def measure(quick: bool) -> list[Row]:
     """Events per second of the whole, and milliseconds per event of each stage."""
-    events, turns = (2, 1) if quick else (60, 4)
+    events, turns = (2, 1) if quick else (60, 3)
     processor = PileupProcessor()
     processor.process(parquet_rows(2))  # loads the kernels
     stages, wholes = [], []

@@ -25,7 +25,7 @@ PROGRAMS = {
 def measure(quick: bool) -> list[Row]:
     """Seconds from the start of a process to its end; the first one fills the cache of kernels."""
     runs = {name: partial(_run, program) for name, program in PROGRAMS.items()}
-    times = {name: [seconds(run) for _ in range(1 if quick else 4)] for name, run in runs.items()}
+    times = {name: [seconds(run) for _ in range(1 if quick else 3)] for name, run in runs.items()}
     return [Row(name, min(spent), "s") for name, spent in times.items()]
 
 

@@ -41,7 +41,7 @@ def test_every_subject_has_rows_and_every_row_a_figure_or_a_reason(found):
 def test_figures_are_positive_and_finite(found):
     rows = [row for subject in found["subjects"] for row in subject["rows"]]
     # A difference of two times of a moment each may come out below zero.
-    differences = ("reading", "other quantities", "exponent")
+    differences = ("reading", "other quantities", "exponent", "two workers, waiting")
     for row in rows:
         for figure in (row["value"], row["ratio"]):
             if figure is not None:
