@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from puma_coffea.cells import ETA_LIMIT, eta_cell, phi_cell
+from puma_coffea.kernels import kernel
 
 QUANTITIES = ("pt", "count", "ptdr", "ptdr2", "max", "harder", "nearest_dr", "nearest_pt")
 PT, COUNT, PTDR, PTDR2, MAX, HARDER, NEAREST_DR, NEAREST_PT = range(len(QUANTITIES))
@@ -25,7 +25,7 @@ FAR = np.float32(1e6)  # where the sources that fill a list up stand, and a squa
 CHUNK = 16  # lists are filled up to multiples of it: SIMD loops without a remainder
 
 
-@njit(cache=True)
+@kernel
 def local_sums(
     offsets: Any,
     order: Any,
@@ -89,7 +89,7 @@ def local_sums(
 
 
 # One function with many branches: to hand the arrays on costs as much as to sum them.
-@njit(cache=True)
+@kernel
 def _sums_in_cell(  # noqa: PLR0912
     targets: Any,
     centre_eta: float,
@@ -147,7 +147,7 @@ def _sums_in_cell(  # noqa: PLR0912
                     columns[row, i] = _max_within(near_pt, dr2, np.nextafter(nearest, FAR))
 
 
-@njit(cache=True)
+@kernel
 def _into_cells(members: Any, eta: Any, phi: Any) -> tuple[Any, Any]:
     """First member of each cell, and the members cell by cell in their order."""
     first = np.zeros(N_ETA * N_PHI + 1, dtype=np.int64)
@@ -164,12 +164,12 @@ def _into_cells(members: Any, eta: Any, phi: Any) -> tuple[Any, Any]:
     return first, inside
 
 
-@njit(cache=True)
+@kernel
 def _centre(cell: int) -> tuple[float, float]:
     return (cell // N_PHI + 0.5) * HEIGHT - ETA_LIMIT, (cell % N_PHI + 0.5) * WIDTH - np.pi
 
 
-@njit(cache=True)
+@kernel
 def _list_sources(
     cell: int,
     reach: float,
@@ -213,14 +213,14 @@ def _list_sources(
     return n, own
 
 
-@njit(cache=True)
+@kernel
 def _distances(x: Any, y: Any, etas: Any, phis: Any, dr2: Any) -> None:
     for k in range(len(dr2)):
         deta, dphi = etas[k] - x, phis[k] - y
         dr2[k] = deta * deta + dphi * dphi
 
 
-@njit(cache=True)
+@kernel
 def _ratios(pts: Any, dr2: Any, ratio: Any, ratio2: Any) -> None:
     for k in range(len(dr2)):
         ratio2[k] = pts[k] * pts[k] / max(dr2[k], SMALLEST_DR2)
@@ -228,7 +228,7 @@ def _ratios(pts: Any, dr2: Any, ratio: Any, ratio2: Any) -> None:
 
 
 # Regrouped for SIMD; the result is the same in every run on one kind of CPU.
-@njit(cache=True, fastmath={"reassoc"})
+@kernel(fastmath={"reassoc"})
 def _sum_within(values: Any, dr2: Any, radius2: Any) -> Any:
     total = np.float32(0)
     for k in range(len(dr2)):
@@ -236,7 +236,7 @@ def _sum_within(values: Any, dr2: Any, radius2: Any) -> Any:
     return total
 
 
-@njit(cache=True)
+@kernel
 def _count_within(pts: Any, dr2: Any, radius2: Any, above: Any) -> Any:
     """Number of sources within the radius with a pT above the given one."""
     count = np.int32(0)
@@ -247,7 +247,7 @@ def _count_within(pts: Any, dr2: Any, radius2: Any, above: Any) -> Any:
 
 # Positive floats have the order of their bits read as integers, and only integer comparisons
 # become SIMD code here.
-@njit(cache=True)
+@kernel
 def _max_within(values: Any, dr2: Any, radius2: Any) -> Any:
     bits = values.view(np.int32)
     largest = np.int32(0)
@@ -256,7 +256,7 @@ def _max_within(values: Any, dr2: Any, radius2: Any) -> Any:
     return np.int32(largest).view(np.float32)
 
 
-@njit(cache=True)
+@kernel
 def _smallest(dr2: Any) -> Any:
     bits = dr2.view(np.int32)
     smallest = bits[0]

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
+from puma_coffea.kernels import kernel
 from puma_coffea.puma.fast_vectors import (
     LANES,
     LARGEST,
@@ -29,7 +29,7 @@ from puma_coffea.puma.fast_vectors import (
     vectorised,
 )
 from puma_coffea.puma.fast_weights import round_up
-from puma_coffea.training.kernels import flat, spread
+from puma_coffea.training.tensor_calls import flat, spread
 
 QUERIES = 2 * ROWS
 """Queries of a block: their sums fill half of the registers."""
@@ -141,7 +141,7 @@ def _call(batch: int, kernel: Any, shape: Shape, *arrays: Any) -> None:
     spread(batch, part)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def forward(
     s: Shape,
     first: int,
@@ -188,7 +188,7 @@ def forward(
             give(s, mixed, out, crop * s.length * width + head * s.size, width)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def backward(
     s: Shape,
     first: int,
@@ -236,7 +236,7 @@ def backward(
             give(s, dv, out, here + 2 * width, 3 * width)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def take(s: Shape, x: Any, x0: int, distance: int, out: Any) -> None:
     """Copy a crop's head to an array with room at its ends."""
     vectors = s.size // LANES
@@ -246,7 +246,7 @@ def take(s: Shape, x: Any, x0: int, distance: int, out: Any) -> None:
             out[(s.reach + i) * s.row + f] = x[x0 + i * distance + f]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def give(s: Shape, x: Any, out: Any, out0: int, distance: int) -> None:
     """The inverse of :func:`take`."""
     vectors = s.size // LANES
@@ -256,7 +256,7 @@ def give(s: Shape, x: Any, out: Any, out0: int, distance: int) -> None:
             out[out0 + i * distance + f] = x[(s.reach + i) * s.row + f]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def turn_all(s: Shape, x: Any, out: Any) -> None:
     """From features of places to places of features, tile by tile of LANES places."""
     for place in range(0, s.places, LANES):
@@ -264,7 +264,7 @@ def turn_all(s: Shape, x: Any, out: Any) -> None:
             turn(x, place * s.row + f, s.row, out, place * s.row + f * LANES)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def products(s: Shape, q: Any, turned: Any, i: int, out: Any) -> None:
     """Products of a block of queries with all places of its window."""
     tile = LANES * s.row

@@ -49,6 +49,9 @@ class Recipe(_Strict):
     schedule: Literal["flat", "cosine", "cyclical"] = "flat"
     """Warm-up, then flat with a decay over the last tenth, or half a cosine; or the paper's cycles."""
     learning_rate: float = Field(1e-3, gt=0)
+    together_rate: float = Field(2e-4, gt=0)
+    """Learning rate once candidates attend to each other, if single ones came first: few neutrals of
+    a crop matter, and at the rate of the first phase their noise undoes what it learnt."""
     warm_up: int = Field(500, ge=0)
     cycle: int = Field(1000, ge=2)
     """Steps of one cycle of the cyclical schedule (four epochs in the paper)."""
@@ -126,7 +129,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "tokens": {"neutral_pt_min": 0.8, "pileup_pt_min": 2.0},
         "network": {"layers": 6, "groups": 6, "width": 64, "feed_forward": 128, "dropout": 0.1},
         "recipe": {
-            "steps": 30_000, "alone_steps": 3000, "teacher": 0.9, "schedule": "cosine",
+            "steps": 30_000, "alone_steps": 6000, "teacher": 0.9, "schedule": "cosine",
             "learning_rate": 1.5e-3, "crops": 32, "crop": 128,
             "averaging": 0.9995, "validate_every": 1000,
         },

@@ -250,17 +250,23 @@ class Trainer:
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
-    """The learning rate of a step."""
+    """The learning rate of a step; each of the two phases has its own rise and fall."""
+    peak, steps = recipe.learning_rate, recipe.steps
+    if step < recipe.alone_steps:
+        steps = min(recipe.alone_steps, steps)
+    elif recipe.alone_steps:
+        peak = recipe.together_rate
+        step, steps = step - recipe.alone_steps, steps - recipe.alone_steps
     if recipe.schedule == "cyclical":
         cycle, place = divmod(step, recipe.cycle)
         triangle = 1 - abs(2 * place / recipe.cycle - 1)
-        return recipe.learning_rate * recipe.cycle_decay**cycle * max(triangle, 0.01)
+        return peak * recipe.cycle_decay**cycle * max(triangle, 0.01)
     rising = min(1.0, (step + 1) / (recipe.warm_up + 1))
     if recipe.schedule == "cosine":
-        fallen = 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
-        return recipe.learning_rate * rising * max(fallen, 0.01)
-    left = (recipe.steps - step) / (0.1 * recipe.steps)
-    return recipe.learning_rate * rising * min(1.0, max(left, 0.01))
+        falling = 0.5 * (1 + math.cos(math.pi * step / steps))
+    else:
+        falling = min(1.0, (steps - step) / (0.1 * steps))
+    return peak * rising * max(falling, 0.01)
 
 
 def _freeze_norms(network: nn.Module) -> None:

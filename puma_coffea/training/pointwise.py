@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor, nn
 from torch.nn import functional
 
+from puma_coffea.kernels import kernel
 from puma_coffea.puma.fast_vectors import LANES, Vectors, vectorised
-from puma_coffea.training.kernels import flat, spread
+from puma_coffea.training.tensor_calls import flat, spread
 
 ROUNDS = ((16, 0x7FEB352D), (15, 0x846CA68B))  # shifts and factors of a 32-bit hash, "lowbias32"
 
@@ -133,7 +133,7 @@ def _threshold(dropout: float) -> int:
     return round(dropout * 2**32) - 2**31
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def gelu_kernel(first: int, last: int, x: Any, out: Any, slope: Any) -> None:
     """GELU and its derivative."""
     vectors = (last - first) // LANES
@@ -148,7 +148,7 @@ def gelu_kernel(first: int, last: int, x: Any, out: Any, slope: Any) -> None:
         )
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def forward(
     first: int,
     last: int,
@@ -173,7 +173,7 @@ def forward(
         normalise(total, at, width, numbers, weight, bias, normal)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def backward(
     first: int,
     last: int,

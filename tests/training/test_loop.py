@@ -158,6 +158,14 @@ def test_schedules():
         0.5,
         0.01,
     ]
+    two = cosine.model_copy(update={"alone_steps": 500, "together_rate": 0.2})
+    assert [round(learning_rate(two, s), 2) for s in (0, 250, 499, 500, 750)] == [
+        0.1,
+        0.5,
+        0.01,
+        0.02,
+        0.1,
+    ]
     cycle = Recipe(schedule="cyclical", cycle=100, learning_rate=1.0, cycle_decay=0.97)
     assert learning_rate(cycle, 50) == pytest.approx(1)
     assert learning_rate(cycle, 150) == pytest.approx(0.97)
