@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from puma_coffea.puma.features import PAPER
+from puma_coffea.puma.features import PAPER, WAVES
 from puma_coffea.training.alone import Singles
 from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.config import STRONG, Config, make_config, merge
@@ -60,6 +60,8 @@ def variants(steps: int) -> dict[str, dict[str, Any]]:
     found[ELEVEN] = eleven
     found[f"{ELEVEN}, no attention"] = merge(eleven, {"recipe": {"alone_steps": steps}})
     found[f"{ELEVEN}, pT order"] = merge(eleven, {"ordering": {"by": "pt"}})
+    waves = (f"{f}_{a}_{k}" for f in ("cos", "sin") for a in ("phi", "eta") for k in WAVES)
+    found[f"{ELEVEN} and directions as waves"] = eleven | {"inputs": (*PAPER, *waves)}
     for band in (1, 5, 30):
         found[f"{ELEVEN}, band {band} instead of 15"] = merge(eleven, {"network": {"band": band}})
     for group, starts in GROUPS.items():

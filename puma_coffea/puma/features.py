@@ -33,6 +33,7 @@ KINDS = {
 }
 KEPT = "neutrals, their pT times PUPPI's weight"
 RADII = (0.05, 0.1, 0.2, 0.4, 0.8)
+WAVES = (1, 4, 16)  # of the directions as waves
 NEAREST_REACH = 0.8  # a nearest neighbour is looked for within this distance
 RING = 0.5  # width in eta of the rings whose density is an input
 LARGEST = 1e30  # of any sum, so that float32 never overflows
@@ -141,6 +142,11 @@ def _kept(flat: Flat) -> NDArray[np.float32]:
     return flat_weights(flat, PRESETS["tuned"])
 
 
+def _wave(flat: Flat, function: Any, angle: str, number: int) -> NDArray[np.float64]:
+    values: NDArray[np.float64] = function(number * getattr(flat, angle))
+    return values
+
+
 def _is(flat: Flat, kind: str) -> Any:
     return kinds(flat) == list(KINDS).index(kind)
 
@@ -224,6 +230,16 @@ OWN: dict[str, tuple[str, Callable[[Flat], Any]]] = {
     ),
     "npv": ("number of vertices / 100", lambda flat: flat.npv / 100),
     "abs_eta": ("absolute pseudorapidity", lambda flat: np.abs(flat.eta)),
+    # Products of waves are waves of the difference: attention can tell how far two candidates are.
+    **{
+        f"{function.__name__}_{angle}_{k}": (
+            f"{function.__name__}({k} {angle})",
+            partial(_wave, function=function, angle=angle, number=k),
+        )
+        for function in (np.cos, np.sin)
+        for angle in ("phi", "eta")
+        for k in WAVES
+    },
     **{f"is_{kind}": (f"1 for {KINDS[kind]}, else 0", partial(_is, kind=kind)) for kind in KINDS},
 }
 

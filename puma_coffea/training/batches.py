@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from puma_coffea.puma.features import WAVES
 from puma_coffea.training.config import Recipe
 from puma_coffea.training.store import NEUTRAL, TokenStore, chance
 
@@ -45,14 +46,14 @@ class Crops:
     edge
         Tokens at a crop's ends that see less than their band and do not enter the loss.
     inputs
-        Names of the features; ``phi`` and ``eta`` among them are turned and reflected at random.
+        Names of the features; directions among them are turned and reflected at random.
     """
 
     def __init__(
         self, stores: list[TokenStore], recipe: Recipe, edge: int, inputs: Sequence[str] = ()
     ) -> None:
         self.stores, self.recipe, self.edge = stores, recipe, edge
-        self._phi, self._eta = ([i for i, n in enumerate(inputs) if n == k] for k in ("phi", "eta"))
+        self._place = {name: column for column, name in enumerate(inputs)}
         sizes = np.array([len(store.columns["drawn"]) for store in stores], dtype=np.float64)
         self._share = sizes / sizes.sum()
         self._norm = 1.0
@@ -94,9 +95,18 @@ class Crops:
         """The same physics elsewhere: all other inputs are the same for a turned event."""
         if not self.recipe.augment:
             return x
-        phi = x[:, self._phi] + 2 * np.pi * turn
-        x[:, self._phi] = (np.remainder(phi, 2 * np.pi) - np.pi) * (1 if mirror < 0.5 else -1)
-        x[:, self._eta] *= 1 if swap < 0.5 else -1
+        place, sign = self._place, 1 if mirror < 0.5 else -1
+        if "phi" in place:
+            phi = np.remainder(x[:, place["phi"]] + 2 * np.pi * (turn + 0.5), 2 * np.pi) - np.pi
+            x[:, place["phi"]] = phi * sign
+        for k in WAVES:
+            if f"cos_phi_{k}" in place and f"sin_phi_{k}" in place:
+                cos, sin = place[f"cos_phi_{k}"], place[f"sin_phi_{k}"]
+                wave = (x[:, cos] + 1j * x[:, sin]) * np.exp(2j * np.pi * k * turn)
+                x[:, cos], x[:, sin] = wave.real, wave.imag * sign
+        for name in ("eta", *(f"sin_eta_{k}" for k in WAVES)):
+            if name in place and swap < 0.5:
+                x[:, place[name]] *= -1
         return x
 
     def _weights(self, store: TokenStore, start: int, stop: int) -> NDArray[np.float32]:

@@ -150,6 +150,9 @@ def features(event, cluster):
         "ring_neutral_pt": np.log1p((same_ring * neutral) @ pt / (2 * np.pi * 0.5)),
         "ring_pileup_pt": np.log1p((same_ring * pileup) @ pt / (2 * np.pi * 0.5)),
     }
+    for k in (1, 4, 16):
+        found |= {f"cos_phi_{k}": np.cos(k * phi), f"sin_phi_{k}": np.sin(k * phi)}
+        found |= {f"cos_eta_{k}": np.cos(k * eta), f"sin_eta_{k}": np.sin(k * eta)}
     sources = {kind: (chosen, pt) for kind, chosen in kinds.items()}
     sources["kept"] = (neutral & (puppi > 0), pt * puppi)
     found |= {f"is_{kind}": chosen for kind, chosen in kinds.items()}

@@ -13,7 +13,7 @@ from puma_coffea.training.config import Config
 from puma_coffea.training.data import overlaid, read_batches
 from puma_coffea.training.store import COLUMNS, NEUTRAL, chance, store_for
 
-INPUTS = ("pt", "eta", "phi", "abs_eta")
+INPUTS = ("pt", "eta", "phi", "abs_eta", "cos_phi_4", "sin_phi_4", "cos_eta_4", "sin_eta_4")
 CONFIG = Config.model_validate({
     "name": "batches", "data": {"files": ["unused"]}, "inputs": INPUTS,
     "recipe": {"crops": 16, "crop": 64, "singles": 4000, "pt_cap": 20.0},
@@ -43,6 +43,11 @@ def test_turning_keeps_all_but_phi_and_the_sign_of_eta(store):
         spread = [np.abs(np.exp(1j * (after - sign * before)).mean()) for sign in (1, -1)]
         assert max(spread) == pytest.approx(1, abs=1e-5)
         steps.append((after - before)[0])
+    # Waves go with the angles they are made of.
+    for angle, column in (("phi", 4), ("eta", 6)):
+        values = turned.x[:, :, INPUTS.index(angle)].numpy() * 4
+        for wave, which in ((np.cos, column), (np.sin, column + 1)):
+            np.testing.assert_allclose(turned.x[:, :, which], wave(values), atol=0.02)  # float16
     assert np.std(steps) > 0.5
 
 
