@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from puma_coffea import Puma
 from puma_coffea.exceptions import BadConfig
 from puma_coffea.puma.network import NetworkConfig, PumaNetwork
 from puma_coffea.training.config import PRESETS, STRONG, read_config
@@ -64,3 +67,14 @@ def test_unknown_presets_and_files_are_refused(tmp_path):
         read_config(written(tmp_path, MINIMAL), "papper")
     with pytest.raises(BadConfig, match="cannot be read"):
         read_config(tmp_path / "absent.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"), [("train_puma", "default"), ("train_puma_paper", "paper")]
+)
+def test_the_examples_configurations_are_valid_and_those_of_the_shipped_models(name, preset):
+    config = read_config(Path(__file__).parents[2] / "examples" / f"{name}.yaml", preset)
+    shipped = Puma.load(config.name).card
+    assert config.inputs == shipped.inputs
+    assert config.network == shipped.network
+    assert config.tokens == shipped.tokens
