@@ -6,7 +6,8 @@ vectors of places. A layer walks along the sequence in steps of STEP places whos
 cache: it computes queries, keys and values of the next places, then attention and all that
 follows for the places whose keys are complete (``reach`` places behind), in place.
 
-One event at a time on the calling thread, without BLAS: a weight depends on its event alone.
+One event at a time on the calling thread, without BLAS: a weight depends on its event alone. A layer
+whose attention's output is all zeros, as the first phase of a training leaves it, does without.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class NumbaEngine:
         )
         self.parameters = pack(config, tensors)
         self.uses = np.arange(config.layers) * config.groups // config.layers
+        self.attends = self.parameters.attention_out.any(axis=1)
 
     def __call__(self, events: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
         """Weights of the tokens of each event, from features of shape (tokens, inputs)."""
@@ -110,6 +112,7 @@ class NumbaEngine:
         forward(
             x.reshape(-1),
             self.uses,
+            self.attends,
             self.shape,
             self.parameters,
             steps,
@@ -144,6 +147,7 @@ def _aligned(size: int) -> NDArray[np.float32]:
 def forward(
     x: Any,
     uses: Any,
+    attends: Any,
     shape: Shape,
     p: Parameters,
     steps: int,
@@ -160,13 +164,17 @@ def forward(
     embed(x, shape, p, state, tiles)
     for g in uses:
         window[:] = 0
+        mixed[:] = 0
         for step in range(steps):
-            next_keys(shape, p, g, step, state, tiles, window)
+            if attends[g]:
+                next_keys(shape, p, g, step, state, tiles, window)
             for place in range(0, STEP, GROUP):
-                attention(shape, place, step, window, hidden, shares, mixed)
+                if attends[g]:
+                    attention(shape, place, step, window, hidden, shares, mixed)
                 after_attention(shape, p, g, step * STEP + place, state, tiles, mixed, feed)
-            row = 2 * shape.reach + STEP
-            shift(window, 3 * shape.width, row, STEP, 2 * shape.reach // LANES)
+            if attends[g]:
+                row = 2 * shape.reach + STEP
+                shift(window, 3 * shape.width, row, STEP, 2 * shape.reach // LANES)
     for place in range(0, steps * STEP, GROUP):
         here, source = place * shape.rows, state
         if shape.pre:

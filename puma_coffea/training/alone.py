@@ -86,6 +86,12 @@ def silence_attention(network: PumaNetwork) -> None:
         nn.init.zeros_(layer.attention_out.bias)  # type: ignore[union-attr,arg-type]
 
 
+def attends(network: PumaNetwork) -> bool:
+    """Whether any candidate changes another's weight."""
+    outputs = [layer.attention_out for layer in network.layers]
+    return any(bool(p.any()) for out in outputs for p in out.parameters())  # type: ignore[union-attr]
+
+
 def alone_logits(network: PumaNetwork, batch: Batch) -> Tensor:
     """Logits of the network without its attention, (B, N)."""
     h: Any = network.embed(network.input_norm(batch.x, batch.mask))

@@ -67,7 +67,7 @@ class Crops:
         which = rng.choice(len(self.stores), self.recipe.crops, p=self._share)
         draws = rng.random((self.recipe.crops, 5))
         mine = [self._crop(w, *d) for w, d in list(zip(which, draws, strict=True))[rank::world]]
-        return _pad(mine)
+        return pad(mine)
 
     def _crop(
         self, which: int, first: float, second: float, *turn: float
@@ -145,7 +145,8 @@ def _event_around(store: TokenStore, token: int) -> tuple[int, int]:
     return int(store.offsets[event]), int(store.offsets[event + 1])
 
 
-def _pad(crops: list[tuple[Any, ...]]) -> Batch:
+def pad(crops: list[tuple[Any, ...]]) -> Batch:
+    """Sequences (features, target, weight) as a batch of the longest one's length."""
     length = max(len(x) for x, _, _ in crops)
     x = torch.zeros(len(crops), length, crops[0][0].shape[1])
     mask = torch.zeros(len(crops), length, dtype=torch.bool)

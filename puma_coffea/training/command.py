@@ -18,8 +18,9 @@ from puma_coffea.puma.model import Puma
 from puma_coffea.puma.network import NetworkConfig, PumaNetwork
 from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.config import Config, read_config
-from puma_coffea.training.loop import CHECKPOINT, Trainer, held_out_store
+from puma_coffea.training.loop import CHECKPOINT, Trainer
 from puma_coffea.training.physics import weigher
+from puma_coffea.training.samples import held_out_store
 
 logger = logging.getLogger(__name__)
 

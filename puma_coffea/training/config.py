@@ -40,6 +40,12 @@ class Recipe(_Strict):
     """Candidates in a batch of those."""
     teacher: float = Field(0.0, ge=0, le=1)
     """Share of boosted trees' weights in the targets of those steps; needs lightgbm."""
+    event_steps: int = Field(0, ge=0)
+    """The last of the steps see whole events and the residual of their pTmiss."""
+    events: int = Field(64, ge=1)
+    """Events in a batch of those."""
+    event_rate: float = Field(2e-4, gt=0)
+    """Learning rate of those steps."""
     crops: int = Field(16, ge=1)
     """Crops in a batch, over all processes."""
     crop: int = Field(512, ge=32)

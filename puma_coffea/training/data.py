@@ -55,11 +55,15 @@ def read_batches(files: list[str], keep: Any = None) -> Iterator[ak.Array]:
 
 
 def overlaid(
-    files: list[str], hard_files: list[str], count: int, seed: int, keep: Any
+    files: list[str], hard_files: list[str], count: int, seed: int, keep: Any, before: int = 0
 ) -> Iterator[ak.Array]:
-    """``count`` events: hard events of some files over the pile-up of others."""
-    rng = np.random.default_rng(seed)
-    hard = _endless(hard_files, rng)
+    """``count`` events: hard events of some files over the pile-up of others.
+
+    ``before`` is the number of events made elsewhere: this part of them takes other hard events,
+    until all were used.
+    """
+    rng = np.random.default_rng((seed, before))
+    hard = _endless(hard_files, rng, before)
     made = 0
     while made < count:
         for rows in read_batches(list(rng.permutation(files)), keep):
@@ -74,7 +78,7 @@ def overlaid(
                 return
 
 
-def _endless(files: list[str], rng: np.random.Generator) -> Iterator[Event]:
+def _endless(files: list[str], rng: np.random.Generator, before: int) -> Iterator[Event]:
     """Events of the files for ever, each time the next one of a file chosen at random."""
     import pyarrow.parquet as pq
 
@@ -82,16 +86,22 @@ def _endless(files: list[str], rng: np.random.Generator) -> Iterator[Event]:
     if sizes.sum() == 0:
         msg = f"There are no hard events in {', '.join(files)}."
         raise NoEvents(msg)
-    readers: list[Iterator[Event]] = [iter(())] * len(files)
+    share = sizes / sizes.sum()
+    readers = [
+        _again(file, int(before * part) % max(int(size), 1))
+        for file, part, size in zip(files, share, sizes, strict=True)
+    ]
     while True:
-        chosen = int(rng.choice(len(files), p=sizes / sizes.sum()))
-        event = next(readers[chosen], None)
-        if event is None:
-            readers[chosen] = (
-                _event(row) for rows in read_batches([files[chosen]]) for row in rows
-            )
-            event = next(readers[chosen])
-        yield event
+        yield next(readers[int(rng.choice(len(files), p=share))])
+
+
+def _again(file: str, start: int) -> Iterator[Event]:
+    """Events of a file from one on, and then from its beginning, for ever."""
+    for rows in read_batches([file], lambda index: index >= start):
+        yield from map(_event, rows)
+    while True:
+        for rows in read_batches([file]):
+            yield from map(_event, rows)
 
 
 def _event(row: Any) -> Event:
@@ -99,16 +109,17 @@ def _event(row: Any) -> Event:
         n: np.asarray(row[n], np.float64) for n in ("pt", "eta", "phi", "pid", "vertex", "y")
     }
     event["mass"], event["npv"] = np.zeros_like(event["pt"]), int(row["npv"])
+    event["true_met"] = (float(row["gen_met_x"]), float(row["gen_met_y"]))
     return event
 
 
 def _rows(events: list[Event]) -> ak.Array:
-    """Overlaid events in the Parquet layout; their true pTmiss is not known, and not needed."""
+    """Overlaid events in the Parquet layout."""
     counts = [len(event["pt"]) for event in events]
     joined = {n: np.concatenate([event[n] for event in events]) for n in COLUMNS}
     columns = {n: ak.unflatten(joined[n], counts) for n in ("pt", "eta", "phi", "y")}
     columns |= {n: ak.unflatten(joined[n].astype(np.int32), counts) for n in ("pid", "vertex")}
     columns["charge"] = ak.unflatten((joined["vertex"] >= 0).astype(np.int8), counts)
     columns["npv"] = np.array([event["npv"] for event in events])
-    zero = np.zeros(len(events))
-    return ak.Array({**columns, "gen_met_x": zero, "gen_met_y": zero})
+    x, y = np.array([event["true_met"] for event in events]).T
+    return ak.Array({**columns, "gen_met_x": x, "gen_met_y": y})

@@ -13,9 +13,10 @@ import csv
 import logging
 import math
 import os
+import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, distributed, nn
@@ -23,15 +24,16 @@ from torch.nn import functional
 
 from puma_coffea.exceptions import BadConfig
 from puma_coffea.puma.network import MaskedBatchNorm, NetworkConfig, PumaNetwork
-from puma_coffea.training.alone import Singles, silence_attention
+from puma_coffea.training.alone import Singles, attends, silence_attention
 from puma_coffea.training.batches import Crops
 from puma_coffea.training.config import Config, Recipe
-from puma_coffea.training.data import expand, key_of, overlaid, read_batches
 from puma_coffea.training.half import half_is_fast
 from puma_coffea.training.logits import logits as fast_logits
 from puma_coffea.training.physics import missing_momentum, weigher
-from puma_coffea.training.store import TokenStore, store_for
+from puma_coffea.training.samples import judging_stores, training_stores
+from puma_coffea.training.store import TokenStore
 from puma_coffea.training.teacher import out_of_fold
+from puma_coffea.training.whole import Whole, event_loss, thin
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +62,10 @@ class Trainer:
         self.half = self.recipe.half and half_is_fast()
         torch.manual_seed(self.recipe.seed)
         folder.mkdir(parents=True, exist_ok=True)
-        stores, self.judges = _stores(config, cache or folder / "cache", self.rank)
-        self.crops = Crops(stores, self.recipe, config.network.band, config.inputs)
-        self.singles = Singles(stores, self.recipe) if self.recipe.alone_steps else None
+        self.stores, self.judges = _stores(config, cache or folder / "cache", self.rank)
+        self.crops = Crops(self.stores, self.recipe, config.network.band, config.inputs)
+        self.singles = Singles(self.stores, self.recipe) if self.recipe.alone_steps else None
+        self.whole: Whole | None = None  # made when its phase begins
         if self.singles is not None and self.recipe.teacher:
             self._find_teacher(self.singles)
         shape = NetworkConfig(inputs=len(config.inputs), **config.network.model_dump())
@@ -100,6 +103,7 @@ class Trainer:
         return self.best
 
     def _step(self) -> float:
+        self._begin_phase()
         self.network.train()
         _freeze_norms(self.network)
         for group in self.optimiser.param_groups:
@@ -124,19 +128,47 @@ class Trainer:
         if self.rank == 0 and self.world > 1:
             distributed.barrier()
 
+    def _begin_phase(self) -> None:
+        """A later phase starts from the averaged parameters, with a fresh optimiser."""
+        phase = phase_of(self.recipe, self.step)
+        if self.step == phase.first > 0:
+            self.network.load_state_dict(self.average.state_dict())
+            self.optimiser.state.clear()
+        if phase.name == "whole" and self.whole is None:
+            self.whole = self._find_events()
+
+    def _find_events(self) -> Whole:
+        """Whole events; those of a network without attention are thinned, once, by the first process."""
+        if attends(self.network):
+            return Whole(self.stores, self.recipe)
+        if self.rank > 0:
+            distributed.barrier()
+        elif self.step == phase_of(self.recipe, self.step).first:
+            shutil.rmtree(self.folder / "thinned", ignore_errors=True)  # of another training
+        weigh = weigher(self.average)
+        folders = [self.folder / "thinned" / store.folder.name for store in self.stores]
+        thinned = [thin(s, weigh, f) for s, f in zip(self.stores, folders, strict=True)]
+        if self.rank == 0 and self.world > 1:
+            distributed.barrier()
+        return Whole(self.stores, self.recipe, thinned)
+
     def _loss(self, number: int) -> Tensor:
         """Loss of this process's part of a batch; the parts of all processes add up."""
-        if self.singles is not None and self.step < self.recipe.alone_steps:
+        phase = phase_of(self.recipe, self.step).name
+        if phase == "whole":
+            assert self.whole is not None
+            events = self.whole(number, self.rank, self.world).to(self.device)
+            alone = self.whole.thinned is not None
+            logits = fast_logits(self.network, events.batch, alone=alone, half=self.half)
+            return event_loss(torch.sigmoid(logits), events) / self.recipe.events
+        if phase == "alone":
+            assert self.singles is not None
             batch, size = self.singles(number, self.rank, self.world), self.recipe.singles
-            batch = batch.to(self.device)
-            logits = fast_logits(self.network, batch, alone=True, half=self.half)
         else:
-            batch, size = (
-                self.crops(number, self.rank, self.world),
-                self.recipe.crops * self.recipe.crop,
-            )
-            batch = batch.to(self.device)
-            logits = fast_logits(self.network, batch, half=self.half)
+            batch = self.crops(number, self.rank, self.world)
+            size = self.recipe.crops * self.recipe.crop
+        batch = batch.to(self.device)
+        logits = fast_logits(self.network, batch, alone=phase == "alone", half=self.half)
         if self.recipe.loss == "squared":
             each = (torch.sigmoid(logits) - batch.target) ** 2
         else:
@@ -161,7 +193,8 @@ class Trainer:
 
     @torch.no_grad()
     def _average(self) -> None:
-        keep = min(self.recipe.averaging, (self.step + 1) / (self.step + 10))
+        done = self.step - phase_of(self.recipe, self.step).first
+        keep = min(self.recipe.averaging, (done + 1) / (done + 10))
         both = zip(
             self.average.state_dict().values(), self.network.state_dict().values(), strict=True
         )
@@ -249,14 +282,32 @@ class Trainer:
         return True
 
 
+class Phase(NamedTuple):
+    """A stretch of a training's steps, with a rise and fall of the learning rate of its own."""
+
+    name: str
+    first: int
+    steps: int
+    rate: float
+    """Its highest learning rate."""
+
+
+def phase_of(recipe: Recipe, step: int) -> Phase:
+    """The phase that a step belongs to: "alone", "crops" or "whole"."""
+    last = max(recipe.steps - recipe.event_steps, 0)
+    alone = min(recipe.alone_steps, last)
+    if step < alone:
+        return Phase("alone", 0, alone, recipe.learning_rate)
+    if step < last:
+        rate = recipe.together_rate if alone else recipe.learning_rate
+        return Phase("crops", alone, last - alone, rate)
+    return Phase("whole", last, recipe.steps - last, recipe.event_rate)
+
+
 def learning_rate(recipe: Recipe, step: int) -> float:
-    """The learning rate of a step; each of the two phases has its own rise and fall."""
-    peak, steps = recipe.learning_rate, recipe.steps
-    if step < recipe.alone_steps:
-        steps = min(recipe.alone_steps, steps)
-    elif recipe.alone_steps:
-        peak = recipe.together_rate
-        step, steps = step - recipe.alone_steps, steps - recipe.alone_steps
+    """The learning rate of a step."""
+    _, first, steps, peak = phase_of(recipe, step)
+    step -= first
     if recipe.schedule == "cyclical":
         cycle, place = divmod(step, recipe.cycle)
         triangle = 1 - abs(2 * place / recipe.cycle - 1)
@@ -295,50 +346,8 @@ def _stores(
     """Tokens to train on, and those that judge; the first process prepares, the others wait."""
     if rank > 0:
         distributed.barrier()
-    data, card = config.data, config.card()
-    files = expand(data.files)
-    kept = Split(data.held_out).kept
-    key = key_of(files, part="train", held_out=data.held_out)
-    stores = [store_for(read_batches(files, kept), card, cache, key)]
-    if data.overlays:
-        hard = expand(data.hard_files)
-        key = key_of(files + hard, part="overlay", count=data.overlays, held_out=data.held_out)
-        made = overlaid(files, hard, data.overlays, config.recipe.seed, kept)
-        stores.append(store_for(made, card, cache, key))
-    judges = {}
-    if data.held_out:
-        judges["held_out"] = held_out_store(config, cache)
-    if data.validation:
-        validation = expand(data.validation)
-        judges["validation"] = store_for(
-            read_batches(validation), card, cache, key_of(validation, part="validation")
-        )
-    if not judges:
-        msg = "Nothing to validate on: set data.validation or data.held_out."
-        raise BadConfig(msg)
+    judges = judging_stores(config, cache)
+    stores = training_stores(config, cache)
     if rank == 0 and distributed.is_initialized():
         distributed.barrier()
     return stores, judges
-
-
-def held_out_store(config: Config, cache: Path) -> TokenStore:
-    """Tokens of the part of every training file that is not trained on."""
-    files = expand(config.data.files)
-    key = key_of(files, part="held", held_out=config.data.held_out)
-    events = read_batches(files, Split(config.data.held_out).held)
-    return store_for(events, config.card(), cache, key)
-
-
-class Split:
-    """Every so many-th event of a file is held out."""
-
-    def __init__(self, fraction: float) -> None:
-        self.period = round(1 / fraction) if fraction else 0
-
-    def held(self, index: Any) -> Any:
-        """Mask of the events that are held out."""
-        return index % self.period == self.period - 1 if self.period else index < 0
-
-    def kept(self, index: Any) -> Any:
-        """Mask of the events that are trained on."""
-        return ~self.held(index)

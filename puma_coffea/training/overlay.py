@@ -30,7 +30,8 @@ def overlay(pileup: Event, hard: Event, turn: int, reflect: bool) -> Event:
     Parameters
     ----------
     pileup, hard
-        Flat columns ``COLUMNS`` of one event each, and ``npv``.
+        Flat columns ``COLUMNS`` of one event each, ``npv``, and ``true_met``: x and y (GeV) of the
+        hard event's true pTmiss, which turns with it.
     turn
         Multiple of 10 degrees by which the hard event is turned.
     reflect
@@ -38,7 +39,8 @@ def overlay(pileup: Event, hard: Event, turn: int, reflect: bool) -> Event:
     """
     soft = _without_hard(pileup)
     new = {name: np.array(hard[name]) for name in COLUMNS}
-    new["phi"] = np.remainder(new["phi"] + turn * np.pi / 18 + np.pi, 2 * np.pi) - np.pi
+    angle = turn * np.pi / 18
+    new["phi"] = np.remainder(new["phi"] + angle + np.pi, 2 * np.pi) - np.pi
     if reflect:
         new["eta"] = -new["eta"]
     joined = {name: np.concatenate([soft[name], new[name]]) for name in COLUMNS}
@@ -47,6 +49,9 @@ def overlay(pileup: Event, hard: Event, turn: int, reflect: bool) -> Event:
     towers = _merged({name: column[neutral] for name, column in joined.items()})
     event: Event = {name: np.concatenate([tracks[name], towers[name]]) for name in COLUMNS}
     event["npv"] = pileup["npv"]
+    x, y = hard["true_met"]
+    cos, sin = np.cos(angle), np.sin(angle)
+    event["true_met"] = (x * cos - y * sin, x * sin + y * cos)
     return event
 
 

@@ -230,3 +230,20 @@ def test_without_torch_and_with_vectors_of_any_length(features, tmp_path):
     subprocess.run([sys.executable, "-c", ELSEWHERE, *arguments], check=True, env=environment)
     found = np.load(tmp_path / "found.npy")
     np.testing.assert_allclose(found, reference(network, x), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["paper", "pre", "odd"])
+@pytest.mark.parametrize("silent", ["all", "first"])
+def test_attention_that_says_nothing_is_left_out(name, silent):
+    network = random_network(CONFIGS[name])
+    chosen = list(network.layers) if silent == "all" else [network.layers[0]]
+    with torch.no_grad():
+        for layer in chosen:
+            layer.attention_out.weight.zero_()
+            layer.attention_out.bias.zero_()
+    engine = NumbaEngine(network.config, numbers(network))
+    assert engine.attends.sum() == network.config.groups - len(chosen)
+    x = random_features(300, network.config.inputs)
+    with torch.no_grad():
+        expected = network(torch.from_numpy(x)[None])[0].numpy()
+    np.testing.assert_allclose(engine([x])[0], expected, atol=1e-5)

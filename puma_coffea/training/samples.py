@@ -1,0 +1,90 @@
+"""Which events train and which judge, as stores of tokens; overlaid ones are made in parallel."""
+
+from __future__ import annotations
+
+import logging
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from puma_coffea.exceptions import BadConfig
+from puma_coffea.training.config import Config
+from puma_coffea.training.data import expand, key_of, overlaid, read_batches
+from puma_coffea.training.store import TokenStore, store_for
+
+logger = logging.getLogger(__name__)
+
+SHARD = 2500  # overlaid events of one store
+
+
+class Split:
+    """Every so many-th event of a file is held out."""
+
+    def __init__(self, fraction: float) -> None:
+        self.period = round(1 / fraction) if fraction else 0
+
+    def held(self, index: Any) -> Any:
+        """Mask of the events that are held out."""
+        return index % self.period == self.period - 1 if self.period else index < 0
+
+    def kept(self, index: Any) -> Any:
+        """Mask of the events that are trained on."""
+        return ~self.held(index)
+
+
+def training_stores(config: Config, cache: Path) -> list[TokenStore]:
+    """Tokens to train on: those of the files, then the overlaid ones."""
+    data = config.data
+    files = expand(data.files)
+    key = key_of(files, part="train", held_out=data.held_out)
+    real = store_for(read_batches(files, Split(data.held_out).kept), config.card(), cache, key)
+    firsts = range(0, data.overlays, SHARD)
+    workers = min(len(firsts), len(os.sched_getaffinity(0)))
+    if workers < 2:
+        return [real, *(_overlay_store(config, cache, first) for first in firsts)]
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        made = [pool.submit(_overlay_folder, config, cache, first) for first in firsts]
+        return [real, *(TokenStore(each.result()) for each in made)]
+
+
+def judging_stores(config: Config, cache: Path) -> dict[str, TokenStore]:
+    """Tokens that judge: held-out ones, and those of the validation samples."""
+    data = config.data
+    judges = {}
+    if data.held_out:
+        judges["held_out"] = held_out_store(config, cache)
+    if data.validation:
+        files = expand(data.validation)
+        key = key_of(files, part="validation")
+        judges["validation"] = store_for(read_batches(files), config.card(), cache, key)
+    if not judges:
+        msg = "Nothing to validate on: set data.validation or data.held_out."
+        raise BadConfig(msg)
+    return judges
+
+
+def held_out_store(config: Config, cache: Path) -> TokenStore:
+    """Tokens of the part of every training file that is not trained on."""
+    files = expand(config.data.files)
+    key = key_of(files, part="held", held_out=config.data.held_out)
+    events = read_batches(files, Split(config.data.held_out).held)
+    return store_for(events, config.card(), cache, key)
+
+
+def _overlay_store(config: Config, cache: Path, first: int) -> TokenStore:
+    """One part of the overlaid events, from the ``first`` on."""
+    data, seed = config.data, config.recipe.seed
+    files, hard = expand(data.files), expand(data.hard_files)
+    count = min(SHARD, data.overlays - first)
+    key = key_of(
+        files + hard, part="overlay", first=first, count=count, held_out=data.held_out, seed=seed
+    )
+    made = overlaid(files, hard, count, seed, Split(data.held_out).kept, before=first)
+    return store_for(made, config.card(), cache, key)
+
+
+def _overlay_folder(config: Config, cache: Path, first: int) -> Path:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    return _overlay_store(config, cache, first).folder
