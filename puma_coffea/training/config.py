@@ -27,6 +27,9 @@ class Data(_Strict):
     """Samples on which choices are made; beside them a fifth of every file is held out."""
     overlays: int = Field(0, ge=0)
     """Number of overlaid events."""
+    validation_overlays: int = Field(0, ge=0)
+    """Number of hard events laid over the validation samples' pile-up, to judge on too: few samples
+    hold enough events for a sure choice, and held-out events may share pile-up with the others."""
     held_out: float = Field(0.2, ge=0, lt=1)
 
 

@@ -41,16 +41,17 @@ def training_stores(config: Config, cache: Path) -> list[TokenStore]:
     key = key_of(files, part="train", held_out=data.held_out)
     real = store_for(read_batches(files, Split(data.held_out).kept), config.card(), cache, key)
     firsts = range(0, data.overlays, SHARD)
-    workers = min(len(firsts), len(os.sched_getaffinity(0)))
+    parts = [(first, min(SHARD, data.overlays - first)) for first in firsts]
+    workers = min(len(parts), len(os.sched_getaffinity(0)))
     if workers < 2:
-        return [real, *(_overlay_store(config, cache, first) for first in firsts)]
+        return [real, *(_overlay_store(config, cache, *part) for part in parts)]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        made = [pool.submit(_overlay_folder, config, cache, first) for first in firsts]
+        made = [pool.submit(_overlay_folder, config, cache, *part) for part in parts]
         return [real, *(TokenStore(each.result()) for each in made)]
 
 
 def judging_stores(config: Config, cache: Path) -> dict[str, TokenStore]:
-    """Tokens that judge: held-out ones, and those of the validation samples."""
+    """Tokens that judge: held-out ones, those of the validation samples, and overlaid ones."""
     data = config.data
     judges = {}
     if data.held_out:
@@ -59,10 +60,22 @@ def judging_stores(config: Config, cache: Path) -> dict[str, TokenStore]:
         files = expand(data.validation)
         key = key_of(files, part="validation")
         judges["validation"] = store_for(read_batches(files), config.card(), cache, key)
+    if data.validation and data.validation_overlays:
+        judges["overlaid"] = _judging_overlays(config, cache)
     if not judges:
         msg = "Nothing to validate on: set data.validation or data.held_out."
         raise BadConfig(msg)
     return judges
+
+
+def _judging_overlays(config: Config, cache: Path) -> TokenStore:
+    """Hard events over the validation samples' pile-up; those that train come last, if at all."""
+    data, seed = config.data, config.recipe.seed
+    files, hard = expand(data.validation), expand(data.hard_files)
+    count, before = data.validation_overlays, data.overlays
+    key = key_of(files + hard, part="overlaid", count=count, before=before, seed=seed)
+    made = overlaid(files, hard, count, seed, None, before=before)
+    return store_for(made, config.card(), cache, key)
 
 
 def held_out_store(config: Config, cache: Path) -> TokenStore:
@@ -73,11 +86,10 @@ def held_out_store(config: Config, cache: Path) -> TokenStore:
     return store_for(events, config.card(), cache, key)
 
 
-def _overlay_store(config: Config, cache: Path, first: int) -> TokenStore:
+def _overlay_store(config: Config, cache: Path, first: int, count: int) -> TokenStore:
     """One part of the overlaid events, from the ``first`` on."""
     data, seed = config.data, config.recipe.seed
     files, hard = expand(data.files), expand(data.hard_files)
-    count = min(SHARD, data.overlays - first)
     key = key_of(
         files + hard, part="overlay", first=first, count=count, held_out=data.held_out, seed=seed
     )
@@ -85,6 +97,6 @@ def _overlay_store(config: Config, cache: Path, first: int) -> TokenStore:
     return store_for(made, config.card(), cache, key)
 
 
-def _overlay_folder(config: Config, cache: Path, first: int) -> Path:
+def _overlay_folder(config: Config, cache: Path, first: int, count: int) -> Path:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    return _overlay_store(config, cache, first).folder
+    return _overlay_store(config, cache, first, count).folder

@@ -22,12 +22,12 @@ from puma_coffea.training.alone import Singles
 logger = logging.getLogger(__name__)
 
 FOLDS = 2
-ROUNDS = 200
+ROUNDS = 300
 LIMIT = (
-    2_000_000  # neutrals that the trees of a fold are grown on, at most: they must fit in memory
+    3_000_000  # neutrals that the trees of a fold are grown on, at most: they must fit in memory
 )
 OPTIONS: dict[str, Any] = {
-    "objective": "cross_entropy", "num_leaves": 63, "learning_rate": 0.08, "min_data_in_leaf": 200,
+    "objective": "cross_entropy", "num_leaves": 63, "learning_rate": 0.08, "min_data_in_leaf": 1000,
     "feature_fraction": 0.5, "bagging_fraction": 0.7, "bagging_freq": 1, "lambda_l2": 5.0,
     "max_bin": 127, "seed": 1, "verbose": -1,
 }  # fmt: skip

@@ -9,7 +9,7 @@ itself, beside the squared error of each candidate, which keeps the weights what
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -79,7 +79,7 @@ class Whole:
         owner[batch.mask] = torch.from_numpy(event)
         return Events(batch, places, owner, torch.from_numpy(rest).float())
 
-    def _event(self, number: int) -> tuple[NDArray[np.float32], ...]:
+    def _event(self, number: int) -> tuple[NDArray[Any], ...]:
         """Features, target, loss weight and momenta of an event's tokens, and its rest."""
         which = int(np.searchsorted(self._first, number, side="right")) - 1
         store, event = self.stores[which], number - int(self._first[which])

@@ -57,3 +57,11 @@ def test_turning_and_reflecting_moves_the_hard_event_only(events):
     np.testing.assert_allclose(tracks[0], -tracks[1])
     soft = [np.sort(e["phi"][e["vertex"] > 0]) for e in (plain, turned)]
     np.testing.assert_allclose(*soft)
+
+
+def test_the_true_missing_momentum_turns_with_the_hard_event(events):
+    pileup, hard = events
+    made = overlay(pileup, hard, turn=9, reflect=True)
+    x, y = hard["true_met"]
+    assert np.hypot(x, y) > 10
+    np.testing.assert_allclose(made["true_met"], (-y, x), atol=1e-9)
