@@ -62,6 +62,7 @@ class Recipe(_Strict):
     """Learning rate once candidates attend to each other, if single ones came first: few neutrals of
     a crop matter, and at the rate of the first phase their noise undoes what it learnt."""
     warm_up: int = Field(500, ge=0)
+    """Steps in which the rate of each phase rises, a tenth of the phase at most."""
     cycle: int = Field(1000, ge=2)
     """Steps of one cycle of the cyclical schedule (four epochs in the paper)."""
     cycle_decay: float = Field(0.97, gt=0, le=1)

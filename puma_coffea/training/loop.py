@@ -312,7 +312,7 @@ def learning_rate(recipe: Recipe, step: int) -> float:
         cycle, place = divmod(step, recipe.cycle)
         triangle = 1 - abs(2 * place / recipe.cycle - 1)
         return peak * recipe.cycle_decay**cycle * max(triangle, 0.01)
-    rising = min(1.0, (step + 1) / (recipe.warm_up + 1))
+    rising = min(1.0, (step + 1) / (min(recipe.warm_up, steps // 10) + 1))
     if recipe.schedule == "cosine":
         falling = 0.5 * (1 + math.cos(math.pi * step / steps))
     else:
