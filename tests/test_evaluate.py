@@ -40,6 +40,10 @@ def test_ratios_are_paired(results):
         table["truth"]["met_xy"]["value"] / table["puppi"]["met_xy"]["value"]
     )
     assert 0 < ratio["error"] < 0.2
+    half = table["truth"]["jet_response_half_68_ratio"]
+    assert half["value"] == pytest.approx(
+        table["truth"]["jet_response"]["half_68"] / table["puppi"]["jet_response"]["half_68"]
+    )
 
 
 def test_perfect_weights_separate_perfectly(results):
