@@ -86,6 +86,15 @@ def silence_attention(network: PumaNetwork) -> None:
         nn.init.zeros_(layer.attention_out.bias)  # type: ignore[union-attr,arg-type]
 
 
+def wake_attention(network: PumaNetwork, seed: int) -> None:
+    """Set the attention's output projection to small random numbers."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in network.layers:
+            weight: Any = layer.attention_out.weight  # type: ignore[union-attr]
+            weight.copy_(1e-3 * torch.randn(weight.shape, generator=random))
+
+
 def attends(network: PumaNetwork) -> bool:
     """Whether any candidate changes another's weight."""
     outputs = [layer.attention_out for layer in network.layers]

@@ -44,11 +44,15 @@ class Recipe(_Strict):
     teacher: float = Field(0.0, ge=0, le=1)
     """Share of boosted trees' weights in the targets of those steps; needs lightgbm."""
     event_steps: int = Field(0, ge=0)
-    """The last of the steps see whole events and the residual of their pTmiss."""
+    """After all but the next, steps that see whole events and the residual of their pTmiss."""
     events: int = Field(64, ge=1)
     """Events in a batch of those."""
     event_rate: float = Field(2e-4, gt=0)
-    """Learning rate of those steps."""
+    """Learning rate of those steps, and of the next."""
+    attend_steps: int = Field(0, ge=0)
+    """The last of the steps, again on whole events; attention, if it was silent, begins to speak."""
+    attend_events: int = Field(16, ge=1)
+    """Events in a batch of those."""
     crops: int = Field(16, ge=1)
     """Crops in a batch, over all processes."""
     crop: int = Field(512, ge=32)

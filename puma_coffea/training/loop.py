@@ -16,7 +16,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -24,11 +24,12 @@ from torch.nn import functional
 
 from puma_coffea.exceptions import BadConfig
 from puma_coffea.puma.network import MaskedBatchNorm, NetworkConfig, PumaNetwork
-from puma_coffea.training.alone import Singles, attends, silence_attention
+from puma_coffea.training.alone import Singles, attends, silence_attention, wake_attention
 from puma_coffea.training.batches import Crops
-from puma_coffea.training.config import Config, Recipe
+from puma_coffea.training.config import Config
 from puma_coffea.training.half import half_is_fast
 from puma_coffea.training.logits import logits as fast_logits
+from puma_coffea.training.phases import Phase, learning_rate, phase_of
 from puma_coffea.training.physics import missing_momentum, weigher
 from puma_coffea.training.samples import judging_stores, training_stores
 from puma_coffea.training.store import TokenStore
@@ -132,35 +133,40 @@ class Trainer:
         """A later phase starts from the averaged parameters, with a fresh optimiser."""
         phase = phase_of(self.recipe, self.step)
         if self.step == phase.first > 0:
+            if phase.name == "attend" and not attends(self.average):
+                wake_attention(self.average, self.recipe.seed)
             self.network.load_state_dict(self.average.state_dict())
             self.optimiser.state.clear()
-        if phase.name == "whole" and self.whole is None:
-            self.whole = self._find_events()
+            self.whole = None
+        if phase.name in ("whole", "attend") and self.whole is None:
+            self.whole = self._find_events(phase)
 
-    def _find_events(self) -> Whole:
+    def _find_events(self, phase: Phase) -> Whole:
         """Whole events; those of a network without attention are thinned, once, by the first process."""
+        if phase.name == "attend":
+            return Whole(self.stores, self.recipe, self.recipe.attend_events)
         if attends(self.network):
-            return Whole(self.stores, self.recipe)
+            return Whole(self.stores, self.recipe, self.recipe.events)
         if self.rank > 0:
             distributed.barrier()
-        elif self.step == phase_of(self.recipe, self.step).first:
+        elif self.step == phase.first:
             shutil.rmtree(self.folder / "thinned", ignore_errors=True)  # of another training
         weigh = weigher(self.average)
         folders = [self.folder / "thinned" / store.folder.name for store in self.stores]
         thinned = [thin(s, weigh, f) for s, f in zip(self.stores, folders, strict=True)]
         if self.rank == 0 and self.world > 1:
             distributed.barrier()
-        return Whole(self.stores, self.recipe, thinned)
+        return Whole(self.stores, self.recipe, self.recipe.events, thinned)
 
     def _loss(self, number: int) -> Tensor:
         """Loss of this process's part of a batch; the parts of all processes add up."""
         phase = phase_of(self.recipe, self.step).name
-        if phase == "whole":
+        if phase in ("whole", "attend"):
             assert self.whole is not None
             events = self.whole(number, self.rank, self.world).to(self.device)
             alone = self.whole.thinned is not None
             logits = fast_logits(self.network, events.batch, alone=alone, half=self.half)
-            return event_loss(torch.sigmoid(logits), events) / self.recipe.events
+            return event_loss(torch.sigmoid(logits), events) / self.whole.events
         if phase == "alone":
             assert self.singles is not None
             batch, size = self.singles(number, self.rank, self.world), self.recipe.singles
@@ -280,44 +286,6 @@ class Trainer:
         torch.set_rng_state(state["random"].cpu())
         logger.info("resumed at step %d", self.step)
         return True
-
-
-class Phase(NamedTuple):
-    """A stretch of a training's steps, with a rise and fall of the learning rate of its own."""
-
-    name: str
-    first: int
-    steps: int
-    rate: float
-    """Its highest learning rate."""
-
-
-def phase_of(recipe: Recipe, step: int) -> Phase:
-    """The phase that a step belongs to: "alone", "crops" or "whole"."""
-    last = max(recipe.steps - recipe.event_steps, 0)
-    alone = min(recipe.alone_steps, last)
-    if step < alone:
-        return Phase("alone", 0, alone, recipe.learning_rate)
-    if step < last:
-        rate = recipe.together_rate if alone else recipe.learning_rate
-        return Phase("crops", alone, last - alone, rate)
-    return Phase("whole", last, recipe.steps - last, recipe.event_rate)
-
-
-def learning_rate(recipe: Recipe, step: int) -> float:
-    """The learning rate of a step."""
-    _, first, steps, peak = phase_of(recipe, step)
-    step -= first
-    if recipe.schedule == "cyclical":
-        cycle, place = divmod(step, recipe.cycle)
-        triangle = 1 - abs(2 * place / recipe.cycle - 1)
-        return peak * recipe.cycle_decay**cycle * max(triangle, 0.01)
-    rising = min(1.0, (step + 1) / (min(recipe.warm_up, steps // 10) + 1))
-    if recipe.schedule == "cosine":
-        falling = 0.5 * (1 + math.cos(math.pi * step / steps))
-    else:
-        falling = min(1.0, (steps - step) / (0.1 * steps))
-    return peak * rising * max(falling, 0.01)
 
 
 def _freeze_norms(network: nn.Module) -> None:

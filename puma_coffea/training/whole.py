@@ -50,22 +50,28 @@ class Whole:
     stores
         Tokens of real and overlaid events.
     recipe
-        Sizes, caps and seed.
+        Cap and seed.
+    events
+        In a batch, over all processes.
     thinned
         From :func:`thin`, if candidates do not attend to each other: neutrals that matter, alone.
         Otherwise whole sequences are drawn.
     """
 
     def __init__(
-        self, stores: list[TokenStore], recipe: Recipe, thinned: list[Thinned] | None = None
+        self,
+        stores: list[TokenStore],
+        recipe: Recipe,
+        events: int,
+        thinned: list[Thinned] | None = None,
     ) -> None:
-        self.stores, self.recipe, self.thinned = stores, recipe, thinned
+        self.stores, self.recipe, self.events, self.thinned = stores, recipe, events, thinned
         self._first = np.concatenate(([0], np.cumsum([len(store) for store in stores])))
 
     def __call__(self, step: int, rank: int = 0, world: int = 1) -> Events:
         """This process's part of the step's batch."""
         rng = np.random.default_rng((self.recipe.seed, 2, step))
-        mine = rng.integers(0, self._first[-1], self.recipe.events)[rank::world]
+        mine = rng.integers(0, self._first[-1], self.events)[rank::world]
         found = [self._event(int(number)) for number in mine]
         tokens, rest = [each[:3] for each in found], np.stack([each[4] for each in found])
         momenta = [each[3] for each in found]

@@ -18,7 +18,8 @@ from puma_coffea.training.alone import alone_logits
 from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.command import export_model
 from puma_coffea.training.config import Config, Recipe
-from puma_coffea.training.loop import Trainer, learning_rate
+from puma_coffea.training.loop import Trainer
+from puma_coffea.training.phases import learning_rate
 from puma_coffea.training.physics import weigher
 from puma_coffea.training.samples import held_out_store
 

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from puma_coffea import sample_path
-from puma_coffea.training.alone import attends, silence_attention
+from puma_coffea.training.alone import attends, silence_attention, wake_attention
 from puma_coffea.training.batches import Batch
 from puma_coffea.training.config import Config
 from puma_coffea.training.logits import logits
-from puma_coffea.training.loop import Trainer, learning_rate, phase_of
+from puma_coffea.training.loop import Trainer
+from puma_coffea.training.phases import learning_rate, phase_of
 from puma_coffea.training.physics import weigher
 from puma_coffea.training.whole import FLOOR, OUTLIER, UNIT, Events, Whole, event_loss, thin
 
@@ -84,7 +85,7 @@ def test_whole_sequences_and_thinned_ones_give_the_same_residuals(trainer, tmp_p
     assert not attends(network)
     found = []
     thinned = [thin(trainer.stores[0], weigher(network), tmp_path / "thinned")]
-    for whole in (Whole(trainer.stores, trainer.recipe, t) for t in (thinned, None)):
+    for whole in (Whole(trainer.stores, trainer.recipe, 8, t) for t in (thinned, None)):
         events = whole(3)
         with torch.no_grad():
             weights = torch.sigmoid(logits(network, events.batch)) * events.batch.mask
@@ -94,7 +95,7 @@ def test_whole_sequences_and_thinned_ones_give_the_same_residuals(trainer, tmp_p
 
 
 def test_the_parts_of_two_processes_add_up(trainer):
-    whole = Whole(trainer.stores, trainer.recipe)
+    whole = Whole(trainer.stores, trainer.recipe, 8)
 
     def loss(rank, world):
         events = whole(5, rank, world)
@@ -122,17 +123,31 @@ def test_attention_is_noticed():
     assert attends(network)
     silence_attention(network)
     assert not attends(network)
+    wake_attention(network, seed=1)
+    assert attends(network)
+
+
+def test_attention_speaks_in_the_last_steps(tmp_path):
+    more = {"steps": 12, "alone_steps": 4, "event_steps": 4, "attend_steps": 4, "attend_events": 2}
+    recipe = SMALL["recipe"] | more | {"validate_every": 4}
+    made = Trainer(Config.model_validate(SMALL | {"recipe": recipe}), tmp_path)
+    spoke = []
+    made.run(lambda state, _: spoke.append(attends(state.network)))
+    assert spoke == [False] * 8 + [True] * 4
+    again = Trainer(Config.model_validate(SMALL | {"recipe": recipe}), tmp_path)
+    assert again.step == 12
+    assert attends(again.average)
 
 
 def test_each_phase_has_its_own_rise_and_fall():
     recipe = Config.model_validate(SMALL).recipe.model_copy(
-        update={"steps": 100, "schedule": "cosine", "together_rate": 5e-4}
+        update={"steps": 120, "schedule": "cosine", "together_rate": 5e-4, "attend_steps": 20}
     )
-    names = [phase_of(recipe, step).name for step in (0, 29, 30, 69, 70, 99)]
-    assert names == ["alone", "alone", "crops", "crops", "whole", "whole"]
-    peaks = {"alone": 3e-3, "crops": 5e-4, "whole": 1e-3}
+    names = [phase_of(recipe, step).name for step in (0, 29, 30, 69, 70, 99, 100, 119)]
+    assert names == [name for name in ("alone", "crops", "whole", "attend") for _ in range(2)]
+    peaks = {"alone": 3e-3, "crops": 5e-4, "whole": 1e-3, "attend": 1e-3}
     for name, peak in peaks.items():
-        rates = [learning_rate(recipe, s) for s in range(100) if phase_of(recipe, s).name == name]
+        rates = [learning_rate(recipe, s) for s in range(120) if phase_of(recipe, s).name == name]
         assert 0.8 * peak < max(rates) <= peak
-        assert rates[0] < 0.2 * peak
+        assert rates[0] < 0.5 * peak
         assert rates[-1] < 0.1 * peak
