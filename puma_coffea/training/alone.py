@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from puma_coffea.puma.network import PumaNetwork
-from puma_coffea.training.batches import Batch
+from puma_coffea.training.batches import Batch, draw
 from puma_coffea.training.config import Recipe
 from puma_coffea.training.store import TokenStore, chance
 
@@ -56,7 +56,8 @@ class Singles:
     def __call__(self, step: int, rank: int = 0, world: int = 1) -> Batch:
         """This process's part of the step's batch, as one crop."""
         rng = np.random.default_rng((self.recipe.seed, 1, step))
-        mine = rng.integers(0, len(self), self.recipe.singles)[rank::world]
+        sizes = np.diff(self._first)
+        mine = draw(rng, sizes, self.recipe.real_share, self.recipe.singles)[rank::world]
         mine.sort()
         features, target, weights = self.take(mine)
         if self._taught is not None:

@@ -55,7 +55,7 @@ class Crops:
         self.stores, self.recipe, self.edge = stores, recipe, edge
         self._place = {name: column for column, name in enumerate(inputs)}
         sizes = np.array([len(store.columns["drawn"]) for store in stores], dtype=np.float64)
-        self._share = sizes / sizes.sum()
+        self._share = shares(sizes, recipe.real_share)
         self._norm = 1.0
         # Loss weights of order one, whatever the cap.
         drawn = [self._weights_at(store, c) for store in stores for c in _some(store)]
@@ -133,6 +133,30 @@ class Crops:
 
     def _weights_at(self, store: TokenStore, token: int) -> float:
         return float(self._weights(store, token, token + 1)[0])
+
+
+def shares(sizes: NDArray[Any], real: float | None) -> NDArray[np.float64]:
+    """Share of each store in batches: by size, but ``real`` for the first if there are others.
+
+    >>> shares(np.array([10, 20, 10]), None)
+    array([0.25, 0.5 , 0.25])
+    >>> shares(np.array([10, 20, 20]), 0.6)
+    array([0.6, 0.2, 0.2])
+    """
+    found: NDArray[np.float64] = sizes / sizes.sum()
+    if real is not None and len(sizes) > 1:
+        found = np.append(real, (1 - real) * sizes[1:] / sizes[1:].sum())
+    return found
+
+
+def draw(
+    rng: np.random.Generator, sizes: NDArray[Any], real: float | None, count: int
+) -> NDArray[np.int64]:
+    """Numbers of randomly drawn entries of stores of these sizes, counted through all of them."""
+    which = rng.choice(len(sizes), count, p=shares(sizes, real))
+    first = np.concatenate(([0], np.cumsum(sizes)))
+    drawn: NDArray[np.int64] = first[which] + (rng.random(count) * sizes[which]).astype(np.int64)
+    return drawn
 
 
 def _some(store: TokenStore) -> Any:

@@ -53,6 +53,8 @@ class Recipe(_Strict):
     """The last of the steps, again on whole events; attention, if it was silent, begins to speak."""
     attend_events: int = Field(16, ge=1)
     """Events in a batch of those."""
+    real_share: float | None = Field(None, ge=0, le=1)
+    """Share of the samples' own events in batches, beside overlaid ones; default: by their numbers."""
     crops: int = Field(16, ge=1)
     """Crops in a batch, over all processes."""
     crop: int = Field(512, ge=32)

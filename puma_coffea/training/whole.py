@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from puma_coffea.training.batches import Batch, pad
+from puma_coffea.training.batches import Batch, draw, pad
 from puma_coffea.training.config import Recipe
 from puma_coffea.training.physics import Weigh
 from puma_coffea.training.store import NEUTRAL, TokenStore
@@ -71,7 +71,8 @@ class Whole:
     def __call__(self, step: int, rank: int = 0, world: int = 1) -> Events:
         """This process's part of the step's batch."""
         rng = np.random.default_rng((self.recipe.seed, 2, step))
-        mine = rng.integers(0, self._first[-1], self.events)[rank::world]
+        sizes = np.diff(self._first)
+        mine = draw(rng, sizes, self.recipe.real_share, self.events)[rank::world]
         found = [self._event(int(number)) for number in mine]
         tokens, rest = [each[:3] for each in found], np.stack([each[4] for each in found])
         momenta = [each[3] for each in found]

@@ -8,7 +8,7 @@ import pytest
 
 from puma_coffea import sample_path
 from puma_coffea.training.alone import Singles
-from puma_coffea.training.batches import Crops
+from puma_coffea.training.batches import Crops, draw
 from puma_coffea.training.config import Config
 from puma_coffea.training.data import overlaid, read_batches
 from puma_coffea.training.store import COLUMNS, NEUTRAL, chance, store_for
@@ -110,3 +110,15 @@ def test_overlays_are_as_many_as_asked_and_the_same_for_the_same_seed():
     assert [len(rows) for rows in events] == [5, 2]
     again = list(overlaid(files, hard, 7, 1, lambda index: index < 5))
     assert all(ak.array_equal(a, b) for a, b in zip(events, again, strict=True))
+
+
+def test_a_share_of_each_batch_comes_from_the_samples_themselves():
+    sizes = np.array([100, 300, 600])
+    for real, expected in ((None, 0.1), (0.4, 0.4)):
+        drawn = draw(np.random.default_rng(1), sizes, real, 20_000)
+        assert np.mean(drawn < 100) == pytest.approx(expected, abs=0.02)
+        assert np.mean((drawn >= 100) & (drawn < 400)) == pytest.approx(
+            (1 - expected) / 3, abs=0.02
+        )
+        assert drawn.min() >= 0
+        assert drawn.max() < 1000
