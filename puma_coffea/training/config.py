@@ -145,8 +145,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "tokens": {"neutral_pt_min": 0.8, "pileup_pt_min": 2.0},
         "network": {"layers": 6, "groups": 6, "width": 64, "feed_forward": 128, "dropout": 0.1},
         "recipe": {
-            "steps": 6500, "alone_steps": 6000, "teacher": 0.9, "event_steps": 500,
-            "schedule": "cosine", "learning_rate": 1.5e-3, "event_rate": 1e-4, "warm_up": 200,
+            "steps": 7700, "alone_steps": 6000, "event_steps": 500, "attend_steps": 1200,
+            "teacher": 0.9, "schedule": "cosine", "learning_rate": 1.5e-3, "event_rate": 1e-4,
+            "warm_up": 200,
             "crops": 32, "crop": 128, "averaging": 0.9995, "validate_every": 250,
             "validate_events": 500,
         },
