@@ -139,6 +139,34 @@ def test_attention_speaks_in_the_last_steps(tmp_path):
     assert attends(again.average)
 
 
+class Killed(Exception):
+    """The training ends here."""
+
+
+@pytest.mark.parametrize("last", [7, 9])
+def test_a_training_killed_on_whole_events_goes_on_as_if_nothing_had_happened(last, tmp_path):
+    more = {"steps": 12, "alone_steps": 4, "event_steps": 4, "attend_steps": 4, "attend_events": 2}
+    recipe = SMALL["recipe"] | more | {"validate_every": 2}
+    config, cache = Config.model_validate(SMALL | {"recipe": recipe}), tmp_path / "cache"
+    Trainer(config, tmp_path / "straight", cache).run()
+
+    def kill(state, _):
+        if state.step == last:
+            raise Killed
+
+    with pytest.raises(Killed):
+        Trainer(config, tmp_path / "killed", cache).run(kill)
+    again = Trainer(config, tmp_path / "killed", cache)
+    assert again.step == last - 1
+    again.run()
+    straight, killed = (
+        np.genfromtxt(tmp_path / name / "log.csv", delimiter=",", names=True)
+        for name in ("straight", "killed")
+    )
+    for column in ("step", "loss", "held_out"):
+        np.testing.assert_allclose(killed[column], straight[column], rtol=1e-5)
+
+
 def test_each_phase_has_its_own_rise_and_fall():
     recipe = Config.model_validate(SMALL).recipe.model_copy(
         update={"steps": 120, "schedule": "cosine", "together_rate": 5e-4, "attend_steps": 20}
