@@ -11,6 +11,7 @@ import time
 import awkward as ak
 import pytest
 import torch
+from training.small import SMALL
 
 from puma_coffea import Puma, candidates, open_events, sample_path
 from puma_coffea.exceptions import BadConfig
@@ -22,16 +23,6 @@ from puma_coffea.training.loop import Trainer
 from puma_coffea.training.phases import learning_rate
 from puma_coffea.training.physics import weigher
 from puma_coffea.training.samples import held_out_store
-
-SMALL = {
-    "name": "small",
-    "data": {"files": [sample_path("zvv_pu140.parquet")], "held_out": 0.2},
-    "inputs": ["pt", "abs_eta", "is_photon", "hard_pt_0.2", "hard_max_0.2", "nearest_hard_dr"],
-    "tokens": {"neutral_pt_min": 2.0, "pileup_pt_min": 5.0},
-    "network": {"layers": 2, "groups": 2, "width": 16, "heads": 2, "feed_forward": 16, "band": 5},
-    "recipe": {"steps": 60, "crops": 8, "crop": 128, "validate_every": 10, "learning_rate": 3e-3,
-               "warm_up": 5, "threads": 1},
-}  # fmt: skip
 
 PROGRAM = """
 import json, pathlib, sys

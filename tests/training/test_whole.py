@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from training.small import RECIPE, SMALL
 
-from puma_coffea import sample_path
 from puma_coffea.training.alone import attends, silence_attention, wake_attention
 from puma_coffea.training.batches import Batch
 from puma_coffea.training.config import Config
@@ -16,23 +16,15 @@ from puma_coffea.training.phases import learning_rate, phase_of
 from puma_coffea.training.physics import weigher
 from puma_coffea.training.whole import FLOOR, OUTLIER, UNIT, Events, Whole, event_loss, thin
 
-SMALL = {
-    "name": "small",
-    "data": {"files": [sample_path("zvv_pu140.parquet")], "held_out": 0.2},
-    "inputs": ["pt", "abs_eta", "is_photon", "hard_pt_0.2", "hard_max_0.2", "nearest_hard_dr"],
-    "tokens": {"neutral_pt_min": 2.0, "pileup_pt_min": 5.0},
-    "network": {"layers": 2, "groups": 2, "width": 16, "heads": 2, "feed_forward": 16, "band": 5},
-    "recipe": {"steps": 60, "alone_steps": 30, "event_steps": 30, "singles": 2048, "events": 8,
-               "event_rate": 1e-3, "validate_every": 10, "learning_rate": 3e-3, "warm_up": 5,
-               "crops": 8, "crop": 128, "threads": 1},
-}  # fmt: skip
+PHASES = {"alone_steps": 30, "event_steps": 30, "singles": 2048, "events": 8, "event_rate": 1e-3}
+WHOLE = SMALL | {"recipe": RECIPE | PHASES}
 
 
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory):
     """A training just before its last phase."""
     threads = torch.get_num_threads()
-    made = Trainer(Config.model_validate(SMALL), tmp_path_factory.mktemp("training"))
+    made = Trainer(Config.model_validate(WHOLE), tmp_path_factory.mktemp("training"))
     torch.set_num_threads(threads)
     while made.step < 30:
         made._step()
@@ -129,12 +121,12 @@ def test_attention_is_noticed():
 
 def test_attention_speaks_in_the_last_steps(tmp_path):
     more = {"steps": 12, "alone_steps": 4, "event_steps": 4, "attend_steps": 4, "attend_events": 2}
-    recipe = SMALL["recipe"] | more | {"validate_every": 4}
-    made = Trainer(Config.model_validate(SMALL | {"recipe": recipe}), tmp_path)
+    recipe = WHOLE["recipe"] | more | {"validate_every": 4}
+    made = Trainer(Config.model_validate(WHOLE | {"recipe": recipe}), tmp_path)
     spoke = []
     made.run(lambda state, _: spoke.append(attends(state.network)))
     assert spoke == [False] * 8 + [True] * 4
-    again = Trainer(Config.model_validate(SMALL | {"recipe": recipe}), tmp_path)
+    again = Trainer(Config.model_validate(WHOLE | {"recipe": recipe}), tmp_path)
     assert again.step == 12
     assert attends(again.average)
 
@@ -146,8 +138,8 @@ class Killed(Exception):
 @pytest.mark.parametrize("last", [7, 9])
 def test_a_training_killed_on_whole_events_goes_on_as_if_nothing_had_happened(last, tmp_path):
     more = {"steps": 12, "alone_steps": 4, "event_steps": 4, "attend_steps": 4, "attend_events": 2}
-    recipe = SMALL["recipe"] | more | {"validate_every": 2}
-    config, cache = Config.model_validate(SMALL | {"recipe": recipe}), tmp_path / "cache"
+    recipe = WHOLE["recipe"] | more | {"validate_every": 2}
+    config, cache = Config.model_validate(WHOLE | {"recipe": recipe}), tmp_path / "cache"
     Trainer(config, tmp_path / "straight", cache).run()
 
     def kill(state, _):
@@ -168,7 +160,7 @@ def test_a_training_killed_on_whole_events_goes_on_as_if_nothing_had_happened(la
 
 
 def test_each_phase_has_its_own_rise_and_fall():
-    recipe = Config.model_validate(SMALL).recipe.model_copy(
+    recipe = Config.model_validate(WHOLE).recipe.model_copy(
         update={"steps": 120, "schedule": "cosine", "together_rate": 5e-4, "attend_steps": 20}
     )
     names = [phase_of(recipe, step).name for step in (0, 29, 30, 69, 70, 99, 100, 119)]
