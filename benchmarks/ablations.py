@@ -166,6 +166,7 @@ def main() -> None:
         "data": {"files": options.files, "validation": options.validation},
         "recipe": {
             "steps": options.steps, "alone_steps": options.steps // 2, "teacher": 0.0,
+            "event_steps": 0, "attend_steps": 0,
             "averaging": 0.99, "warm_up": 100, "validate_every": options.steps, "threads": 1,
             "half": True,
         },

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from puma_coffea.exceptions import BadConfig
 from puma_coffea.puma.card import Card, Network, Ordering, Tokens
@@ -95,6 +95,18 @@ class Recipe(_Strict):
     seed: int = 1
     threads: int = Field(0, ge=0)
     """Threads of each process; 0 leaves it to torch."""
+
+    @model_validator(mode="after")
+    def _phases_fit(self) -> Self:
+        needed = self.alone_steps + self.event_steps + self.attend_steps
+        if needed > self.steps:
+            msg = (
+                f"steps ({self.steps}) must hold alone_steps ({self.alone_steps}), event_steps "
+                f"({self.event_steps}) and attend_steps ({self.attend_steps}), {needed} together; "
+                "some of them may come from the preset"
+            )
+            raise ValueError(msg)
+        return self
 
 
 class Config(_Strict):

@@ -20,9 +20,8 @@ class Phase(NamedTuple):
 
 def phase_of(recipe: Recipe, step: int) -> Phase:
     """The phase that a step belongs to: "alone", "crops", "whole" or "attend"."""
-    attend = max(recipe.steps - recipe.attend_steps, 0)
-    whole = max(attend - recipe.event_steps, 0)
-    alone = min(recipe.alone_steps, whole)
+    attend = recipe.steps - recipe.attend_steps
+    whole, alone = attend - recipe.event_steps, recipe.alone_steps
     if step < alone:
         return Phase("alone", 0, alone, recipe.learning_rate)
     if step < whole:

@@ -51,6 +51,7 @@ def test_settings_override_single_keys_of_the_preset(tmp_path):
         ("name: x\n", "data: Field required"),
         (MINIMAL + "recipe:\n  learningrate: 1\n", "recipe.learningrate: Extra inputs"),
         (MINIMAL + "recipe:\n  steps: many\n", "recipe.steps: Input should be a valid integer"),
+        (MINIMAL + "recipe:\n  steps: 500\n", "recipe: Value error, steps .500. must hold alone"),
         (MINIMAL + "inputs: [pt, colour]\n", "inputs: Value error, unknown inputs colour"),
         ("- a\n", "must be a mapping"),
         ("name: [\n", "not valid YAML"),
