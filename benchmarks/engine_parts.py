@@ -11,7 +11,8 @@ from numba import njit
 
 from puma_coffea.benchmarks.events import NETWORK
 from puma_coffea.puma import fast
-from puma_coffea.puma.fast_vectors import LANES, TILES, gelu, normalise
+from puma_coffea.puma.fast_vectors import gelu, normalise
+from puma_coffea.puma.vectors import LANES, TILES
 
 PARTS = ("qkv", "attention", "after", "gelu", "norms")
 

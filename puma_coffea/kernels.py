@@ -47,14 +47,19 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return compiled
 
 
+def kernel_files() -> dict[str, bytes]:
+    """Name and content of all files of this package that hold kernels or parts of them."""
+    root = Path(__file__).parent
+    files = {p.relative_to(root).as_posix(): p.read_bytes() for p in sorted(root.rglob("*.py"))}
+    words = (b"numba", b"kernel", b"vectorised")
+    return {name: text for name, text in files.items() if any(word in text for word in words)}
+
+
 @cache
 def _all_kernels() -> str:
-    """Hash of all files of this package that hold kernels."""
     total = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        content = path.read_bytes()
-        if b"numba" in content or b"kernel" in content:
-            total.update(path.name.encode() + b"\0" + content)
+    for name, content in kernel_files().items():
+        total.update(name.encode() + b"\0" + content)
     return total.hexdigest()
 
 

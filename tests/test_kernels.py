@@ -56,3 +56,10 @@ def test_kernels_work_where_nothing_can_be_written(folder):
     answer = run(folder, HOME=nowhere, XDG_CACHE_HOME=nowhere)
     assert answer.stdout.split() == ["2.0", "0"]
     assert "Set NUMBA_CACHE_DIR" in answer.stderr
+
+
+def test_files_of_inner_loops_count_as_sources_of_kernels():
+    found = puma_coffea.kernels.kernel_files()
+    inner = {"puma/vectors.py", "puma/fast_vectors.py", "training/attention_vectors.py"}
+    assert inner < set(found)
+    assert "puma/card.py" not in found

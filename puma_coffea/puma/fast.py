@@ -20,11 +20,8 @@ from numpy.typing import NDArray
 
 from puma_coffea.kernels import kernel
 from puma_coffea.puma.fast_vectors import (
-    LANES,
     MIXED,
-    ROWS,
     SCORES,
-    TILES,
     decode,
     gelu,
     mix_single,
@@ -39,6 +36,7 @@ from puma_coffea.puma.fast_vectors import (
     softmax,
 )
 from puma_coffea.puma.fast_weights import NetworkShape, Parameters, check, pack, round_up
+from puma_coffea.puma.vectors import LANES, ROWS, TILES
 
 GROUP = TILES * LANES  # places of a matrix product
 STEP = GROUP * -(-96 // GROUP)  # places whose keys and values of a head fit the first-level cache
@@ -164,7 +162,8 @@ def forward(
     embed(x, shape, p, state, tiles)
     for g in uses:
         window[:] = 0
-        mixed[:] = 0
+        if not attends[g]:
+            mixed[:] = 0
         for step in range(steps):
             if attends[g]:
                 next_keys(shape, p, g, step, state, tiles, window)

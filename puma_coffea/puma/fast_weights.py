@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from puma_coffea.puma.fast_vectors import ROWS
+from puma_coffea.puma.vectors import ROWS
 
 
 class NetworkShape(Protocol):

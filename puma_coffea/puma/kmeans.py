@@ -206,7 +206,7 @@ def _differ(a: Any, b: Any) -> bool:
     bits = np.int32(0)
     for i in range(len(a)):  # without a way out, so that it becomes SIMD code
         bits |= a[i] ^ b[i]
-    return bits != 0  # type: ignore[no-any-return]
+    return bool(bits)
 
 
 @kernel

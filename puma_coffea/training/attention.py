@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from puma_coffea.kernels import kernel
-from puma_coffea.puma.fast_vectors import LANES, ROWS, TILES
 from puma_coffea.puma.fast_weights import round_up
+from puma_coffea.puma.vectors import LANES, ROWS, TILES
 from puma_coffea.training.attention_vectors import (
     QUERIES,
     copy_rows,

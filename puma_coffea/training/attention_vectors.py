@@ -1,13 +1,13 @@
 """Inner loops of :mod:`puma_coffea.training.attention` as LLVM instructions.
 
-See :mod:`puma_coffea.puma.fast_vectors` for how they are written.
+See :mod:`puma_coffea.puma.vectors` for how they are written.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from puma_coffea.puma.fast_vectors import LANES, LARGEST, ROWS, TILES, Vectors, vectorised
+from puma_coffea.puma.vectors import LANES, LARGEST, ROWS, TILES, Vectors, vectorised
 
 QUERIES = 2 * ROWS
 """Queries of a block: their sums fill half of the registers."""

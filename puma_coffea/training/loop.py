@@ -15,6 +15,8 @@ import math
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,6 @@ from puma_coffea.training.logits import logits as fast_logits
 from puma_coffea.training.phases import Phase, learning_rate, phase_of
 from puma_coffea.training.physics import missing_momentum, weigher
 from puma_coffea.training.samples import judging_stores, training_stores
-from puma_coffea.training.store import TokenStore
 from puma_coffea.training.teacher import out_of_fold
 from puma_coffea.training.whole import Whole, event_loss, thin
 
@@ -63,12 +64,16 @@ class Trainer:
         self.half = self.recipe.half and half_is_fast()
         torch.manual_seed(self.recipe.seed)
         folder.mkdir(parents=True, exist_ok=True)
-        self.stores, self.judges = _stores(config, cache or folder / "cache", self.rank)
+        cache = cache or folder / "cache"
+        with _first_process_ahead(self.rank):
+            self.judges = judging_stores(config, cache)
+            self.stores = training_stores(config, cache)
         self.crops = Crops(self.stores, self.recipe, config.network.band, config.inputs)
         self.singles = Singles(self.stores, self.recipe) if self.recipe.alone_steps else None
         self.whole: Whole | None = None  # made when its phase begins
         if self.singles is not None and self.recipe.teacher:
-            self._find_teacher(self.singles)
+            with _first_process_ahead(self.rank):
+                self.singles.teach(out_of_fold(self.singles, threads=torch.get_num_threads()))
         shape = NetworkConfig(inputs=len(config.inputs), **config.network.model_dump())
         self.network = PumaNetwork(shape).to(self.device)
         if self.singles is not None:
@@ -122,13 +127,6 @@ class Trainer:
         self._average()
         return total
 
-    def _find_teacher(self, singles: Singles) -> None:
-        if self.rank > 0:
-            distributed.barrier()
-        singles.teach(out_of_fold(singles, threads=torch.get_num_threads()))
-        if self.rank == 0 and self.world > 1:
-            distributed.barrier()
-
     def _begin_phase(self) -> None:
         """A later phase starts from the averaged parameters, with a fresh optimiser."""
         phase = phase_of(self.recipe, self.step)
@@ -147,15 +145,11 @@ class Trainer:
             return Whole(self.stores, self.recipe, self.recipe.attend_events)
         if attends(self.network):
             return Whole(self.stores, self.recipe, self.recipe.events)
-        if self.rank > 0:
-            distributed.barrier()
-        elif self.step == phase.first:
-            shutil.rmtree(self.folder / "thinned", ignore_errors=True)  # of another training
-        weigh = weigher(self.average)
-        folders = [self.folder / "thinned" / store.folder.name for store in self.stores]
-        thinned = [thin(s, weigh, f) for s, f in zip(self.stores, folders, strict=True)]
-        if self.rank == 0 and self.world > 1:
-            distributed.barrier()
+        folder, weigh = self.folder / "thinned", weigher(self.average)
+        with _first_process_ahead(self.rank):
+            if self.rank == 0 and self.step == phase.first:
+                shutil.rmtree(folder, ignore_errors=True)  # of another training
+            thinned = [thin(store, weigh, folder / store.folder.name) for store in self.stores]
         return Whole(self.stores, self.recipe, self.recipe.events, thinned)
 
     def _loss(self, number: int) -> Tensor:
@@ -308,14 +302,11 @@ def _join() -> tuple[int, int, torch.device]:
     return int(os.environ.get("RANK", "0")), world, device
 
 
-def _stores(
-    config: Config, cache: Path, rank: int
-) -> tuple[list[TokenStore], dict[str, TokenStore]]:
-    """Tokens to train on, and those that judge; the first process prepares, the others wait."""
+@contextmanager
+def _first_process_ahead(rank: int) -> Iterator[None]:
+    """Inside, the first process writes to disk what the others, which wait, then read."""
     if rank > 0:
         distributed.barrier()
-    judges = judging_stores(config, cache)
-    stores = training_stores(config, cache)
+    yield
     if rank == 0 and distributed.is_initialized():
         distributed.barrier()
-    return stores, judges

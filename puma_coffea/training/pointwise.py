@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from puma_coffea.kernels import kernel
-from puma_coffea.puma.fast_vectors import LANES, Vectors, vectorised
+from puma_coffea.puma.vectors import LANES, Vectors, vectorised
 from puma_coffea.training.tensor_calls import flat, spread
 
 ROUNDS = ((16, 0x7FEB352D), (15, 0x846CA68B))  # shifts and factors of a 32-bit hash, "lowbias32"

@@ -75,7 +75,11 @@ class TokenStore:
 
     def momenta(self, event: int) -> NDArray[np.float64]:
         """px and py (GeV) of an event's neutral tokens, 0 for tracks, (2, tokens)."""
-        kind, pt, phi = (self.columns[n][self.tokens(event)] for n in ("kind", "pt", "phi"))
+        return self.momenta_of(self.tokens(event))
+
+    def momenta_of(self, tokens: slice | NDArray[np.int64]) -> NDArray[np.float64]:
+        """The same of any tokens."""
+        kind, pt, phi = (self.columns[name][tokens] for name in ("kind", "pt", "phi"))
         pt = np.where(kind == NEUTRAL, pt, 0).astype(np.float64)
         return np.stack([pt * np.cos(phi), pt * np.sin(phi)])
 

@@ -23,9 +23,7 @@ logger = logging.getLogger(__name__)
 
 FOLDS = 2
 ROUNDS = 300
-LIMIT = (
-    3_000_000  # neutrals that the trees of a fold are grown on, at most: they must fit in memory
-)
+LIMIT = 3_000_000  # neutrals that a fold's trees are grown on, at most: they must fit in memory
 OPTIONS: dict[str, Any] = {
     "objective": "cross_entropy", "num_leaves": 63, "learning_rate": 0.08, "min_data_in_leaf": 1000,
     "feature_fraction": 0.5, "bagging_fraction": 0.7, "bagging_freq": 1, "lambda_l2": 5.0,

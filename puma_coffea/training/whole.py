@@ -79,7 +79,6 @@ class Whole:
         event = np.repeat(np.arange(len(found)), [len(p) for p in momenta])
         if self.thinned is not None:  # one after the other
             tokens = [tuple(np.concatenate(each) for each in zip(*tokens, strict=True))]
-            momenta = [np.concatenate(momenta)]
         batch = pad(tokens)
         places, owner = torch.zeros(*batch.mask.shape, 2), torch.zeros_like(batch.mask).long()
         places[batch.mask] = torch.from_numpy(np.concatenate(momenta)).float()
@@ -90,16 +89,14 @@ class Whole:
         """Features, target, loss weight and momenta of an event's tokens, and its rest."""
         which = int(np.searchsorted(self._first, number, side="right")) - 1
         store, event = self.stores[which], number - int(self._first[which])
-        here, rest = np.arange(*store.offsets[event : event + 2]), store.base[event]
+        here: slice | NDArray[np.int64] = store.tokens(event)
+        rest = store.base[event]
         if self.thinned is not None:
             here, rest = self.thinned[which].event(event)
-        x, y, pt, phi, kind = (
-            np.asarray(store.columns[name][here], np.float32)
-            for name in ("x", "y", "pt", "phi", "kind")
-        )
-        pt = np.where(kind == NEUTRAL, pt, 0)
-        weight = (np.minimum(pt, self.recipe.pt_cap) / UNIT) ** 2
-        return x, y, weight, np.stack([pt * np.cos(phi), pt * np.sin(phi)], axis=1), rest
+        x, y = (np.asarray(store.columns[name][here], np.float32) for name in ("x", "y"))
+        momenta = store.momenta_of(here)
+        weight = (np.minimum(np.hypot(*momenta), self.recipe.pt_cap) / UNIT) ** 2
+        return x, y, weight, momenta.T, rest
 
 
 def event_loss(weights: Tensor, events: Events) -> Tensor:

@@ -201,7 +201,7 @@ import llvmlite.binding, numba.core.codegen
 machine = llvmlite.binding.get_host_cpu_features
 if len(sys.argv) > 3:
     llvmlite.binding.get_host_cpu_features = lambda: eval(sys.argv[3])
-import puma_coffea.puma.fast_vectors
+import puma_coffea.puma.vectors
 llvmlite.binding.get_host_cpu_features = machine
 from types import SimpleNamespace
 from puma_coffea.puma.fast import NumbaEngine
