@@ -161,11 +161,14 @@ def train(
     cache: Annotated[
         Path | None, typer.Option(help="Folder for prepared tokens; default OUTPUT/cache.")
     ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Log to OUTPUT/tensorboard beside log.csv.")
+    ] = False,
 ) -> None:
     """Train a model; under torchrun, on several processes or GPUs."""
     from puma_coffea.training.command import train_with_progress
 
-    best = train_with_progress(config, output, preset, cache)
+    best = train_with_progress(config, output, preset, cache, tensorboard)
     Console().print(
         f"Best width over tuned PUPPI: {best:.3f}   Model: puma-coffea export {output}",
         highlight=False,

@@ -25,11 +25,13 @@ from puma_coffea.training.samples import held_out_store
 logger = logging.getLogger(__name__)
 
 
-def train_with_progress(path: Path, folder: Path, preset: str, cache: Path | None) -> float:
+def train_with_progress(
+    path: Path, folder: Path, preset: str, cache: Path | None, tensorboard: bool = False
+) -> float:
     """Train with a progress bar on standard error; the best validation figure."""
     config = read_config(path, preset)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    trainer = Trainer(config, folder, cache)
+    trainer = Trainer(config, folder, cache, tensorboard)
     console = Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0")
     columns = (
         TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.4f}"),

@@ -9,7 +9,6 @@ gradients are summed before the step, so one process and several give the same c
 from __future__ import annotations
 
 import copy
-import csv
 import logging
 import math
 import os
@@ -30,6 +29,7 @@ from puma_coffea.training.alone import Singles, attends, silence_attention, wake
 from puma_coffea.training.batches import Crops
 from puma_coffea.training.config import Config
 from puma_coffea.training.half import half_is_fast
+from puma_coffea.training.log import Log
 from puma_coffea.training.logits import logits as fast_logits
 from puma_coffea.training.phases import Phase, learning_rate, phase_of
 from puma_coffea.training.physics import missing_momentum, weigher
@@ -53,10 +53,14 @@ class Trainer:
         Where it lives; an existing checkpoint of the same configuration is resumed.
     cache
         Where prepared tokens are kept; default ``folder / "cache"``.
+    tensorboard
+        Whether to write a log for TensorBoard beside ``log.csv``.
     """
 
-    def __init__(self, config: Config, folder: Path, cache: Path | None = None) -> None:
-        self.config, self.folder = config, folder
+    def __init__(
+        self, config: Config, folder: Path, cache: Path | None = None, tensorboard: bool = False
+    ) -> None:
+        self.config, self.folder, self.log = config, folder, Log(folder, tensorboard)
         self.recipe = config.recipe
         self.rank, self.world, self.device = _join()
         if self.recipe.threads:
@@ -232,17 +236,8 @@ class Trainer:
                 "step %d, loss %.4f, %s", self.step, loss,
                 ", ".join(f"{name} {row[name]:.3f}" for name in self.judges),
             )  # fmt: skip
-            self._log(row)
+            self.log(row)
             self._save()
-
-    def _log(self, row: dict[str, Any]) -> None:
-        path = self.folder / "log.csv"
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, row)
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
 
     def _save(self) -> None:
         state = {

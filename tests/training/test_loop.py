@@ -14,11 +14,12 @@ import torch
 from training.small import SMALL
 
 from puma_coffea import Puma, candidates, open_events, sample_path
-from puma_coffea.exceptions import BadConfig
+from puma_coffea.exceptions import BadConfig, MissingExtra
 from puma_coffea.training.alone import alone_logits
 from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.command import export_model
 from puma_coffea.training.config import Config, Recipe
+from puma_coffea.training.log import Log
 from puma_coffea.training.loop import Trainer
 from puma_coffea.training.phases import learning_rate
 from puma_coffea.training.physics import weigher
@@ -61,6 +62,26 @@ def test_the_loss_falls_and_the_physics_improves(straight):
     assert len(rows) == 6
     assert rows[60][0] < 0.7 * rows[10][0]
     assert rows[60][1] < rows[10][1]
+
+
+def test_tensorboard_shows_what_the_log_says_and_a_resumed_training_goes_on(tmp_path, cache):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for steps in (10, 20):
+        config = Config.model_validate(SMALL | {"recipe": SMALL["recipe"] | {"steps": steps}})
+        Trainer(config, tmp_path, cache, tensorboard=True).run()
+    shown = EventAccumulator(str(tmp_path / "tensorboard"))
+    shown.Reload()
+    for column, name in enumerate(("loss", "held_out")):
+        values = {each.step: each.value for each in shown.Scalars(name)}
+        assert values == {s: pytest.approx(row[column]) for s, row in curve(tmp_path).items()}
+        assert set(values) == {10, 20}
+
+
+def test_a_log_for_tensorboard_says_what_it_needs(tmp_path, monkeypatch):
+    monkeypatch.setattr("puma_coffea.training.log.find_spec", lambda _: None)
+    with pytest.raises(MissingExtra, match="pip install tensorboard"):
+        Log(tmp_path, tensorboard=True)
 
 
 def command(folder, cache):
