@@ -150,6 +150,24 @@ def prepare(
 
 
 @app.command()
+def overlay(
+    hard: Annotated[
+        list[str], typer.Argument(metavar="HARD...", help="Parquet samples without pile-up.")
+    ],
+    pileup: Annotated[list[str], typer.Option(help="Parquet sample whose pile-up is used.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The new Parquet sample.")],
+    events: Annotated[int, typer.Option(min=1, help="Number of events.")] = 1000,
+    skip: Annotated[int, typer.Option(min=0, help="Hard events to leave out first.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of what is laid over what.")] = 1,
+) -> None:
+    """Lay hard events over the pile-up of others: more events to judge or train with."""
+    from puma_coffea.training.data import write_overlaid
+
+    made = write_overlaid(hard, pileup, output, events, skip, seed)
+    Console().print(f"{made} events: {output}", highlight=False, soft_wrap=True)
+
+
+@app.command()
 def train(
     config: Annotated[
         Path, typer.Argument(help="YAML file: name, data, and what differs from the preset.")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,8 @@ from typing import Any
 import awkward as ak
 import numpy as np
 
-from puma_coffea.exceptions import NoEvents, NoTarget
-from puma_coffea.training.overlay import COLUMNS, Event, overlay
+from puma_coffea.exceptions import BadOutput, NoEvents, NoTarget
+from puma_coffea.training.overlay import COLUMNS, TRUE, Event, overlay
 
 BATCH = 50  # events that are read and prepared together
 
@@ -110,7 +112,7 @@ def _event(row: Any) -> Event:
     }
     event["mass"], event["npv"] = np.zeros_like(event["pt"]), int(row["npv"])
     event["true_met"] = (float(row["gen_met_x"]), float(row["gen_met_y"]))
-    return event
+    return event | {n: np.asarray(row[n], np.float64) for n in TRUE if n in row.fields}
 
 
 def _rows(events: list[Event]) -> ak.Array:
@@ -119,7 +121,69 @@ def _rows(events: list[Event]) -> ak.Array:
     joined = {n: np.concatenate([event[n] for event in events]) for n in COLUMNS}
     columns = {n: ak.unflatten(joined[n], counts) for n in ("pt", "eta", "phi", "y")}
     columns |= {n: ak.unflatten(joined[n].astype(np.int32), counts) for n in ("pid", "vertex")}
-    columns["charge"] = ak.unflatten((joined["vertex"] >= 0).astype(np.int8), counts)
+    columns["charge"] = ak.unflatten(_charge(joined["pid"], joined["vertex"]), counts)
     columns["npv"] = np.array([event["npv"] for event in events])
     x, y = np.array([event["true_met"] for event in events]).T
+    for name in TRUE:
+        if all(name in event for event in events):
+            columns[name] = ak.Array([event[name] for event in events])
     return ak.Array({**columns, "gen_met_x": x, "gen_met_y": y})
+
+
+def _charge(pid: Any, vertex: Any) -> Any:
+    """Of tracks by their id: leptons count negative."""
+    lepton = np.isin(np.abs(pid), [11, 13])
+    sign = np.where(lepton, -np.sign(pid), np.sign(pid))
+    return np.where(vertex < 0, 0, sign).astype(np.int8)
+
+
+def _single(rows: ak.Array) -> ak.Array:
+    """Rows with float32 in place of float64."""
+    whole = {"pid", "charge", "vertex", "npv"}
+    return ak.Array(
+        {n: rows[n] if n in whole else ak.values_astype(rows[n], np.float32) for n in rows.fields}
+    )
+
+
+def write_overlaid(
+    hard_files: Iterable[str],
+    pileup_files: Iterable[str],
+    output: Path,
+    count: int,
+    skip: int = 0,
+    seed: int = 1,
+) -> int:
+    """Write overlaid events as a Parquet sample; their number.
+
+    Parameters
+    ----------
+    hard_files, pileup_files
+        Parquet samples, paths or globs: hard events without pile-up, and events whose pile-up is used.
+    output
+        The new sample; it appears once it is complete.
+    count
+        Number of events.
+    skip
+        Hard events that are left out at the beginning of each file, in proportion to its size.
+    seed
+        Of what is laid over what, and how it is turned.
+    """
+    import pyarrow.parquet as pq
+
+    rows = overlaid(expand(pileup_files), expand(hard_files), count, seed, None, before=skip)
+    scratch, written = output.with_name(f".{output.name}.{os.getpid()}"), 0
+    try:
+        with ExitStack() as stack:
+            writer: Any = None
+            for part in rows:
+                table = ak.to_arrow_table(_single(part), extensionarray=False)
+                writer = writer or stack.enter_context(pq.ParquetWriter(scratch, table.schema))
+                writer.write_table(table)
+                written += len(part)
+        scratch.replace(output)
+    except OSError as error:
+        msg = f"{output} cannot be written ({error.strerror})."
+        raise BadOutput(msg) from error
+    finally:
+        scratch.unlink(missing_ok=True)
+    return written

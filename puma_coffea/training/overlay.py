@@ -17,6 +17,8 @@ from puma_coffea.flat import HARD
 Event = dict[str, Any]
 
 COLUMNS = ("pt", "eta", "phi", "mass", "pid", "vertex", "y")
+# What is true of the hard event besides its missing momentum, where a sample has it.
+TRUE = ("boson_pt", "boson_phi", "genjet_pt", "genjet_eta", "genjet_phi", "genjet_mass")
 
 # Cells of the CMS Phase-II card v04, in eta and degrees of phi.
 ECAL_EDGE, BARREL_EDGE = 2.958, 1.5
@@ -31,7 +33,7 @@ def overlay(pileup: Event, hard: Event, turn: int, reflect: bool) -> Event:
     ----------
     pileup, hard
         Flat columns ``COLUMNS`` of one event each, ``npv``, and ``true_met``: x and y (GeV) of the
-        hard event's true pTmiss, which turns with it.
+        hard event's true pTmiss. It turns with the event, and so does what there is of ``TRUE``.
     turn
         Multiple of 10 degrees by which the hard event is turned.
     reflect
@@ -40,14 +42,17 @@ def overlay(pileup: Event, hard: Event, turn: int, reflect: bool) -> Event:
     soft = _without_hard(pileup)
     new = {name: np.array(hard[name]) for name in COLUMNS}
     angle = turn * np.pi / 18
-    new["phi"] = np.remainder(new["phi"] + angle + np.pi, 2 * np.pi) - np.pi
-    if reflect:
-        new["eta"] = -new["eta"]
+    new |= {name: np.array(hard[name]) for name in TRUE if name in hard}
+    for name in new.keys() & {"phi", "boson_phi", "genjet_phi"}:
+        new[name] = np.remainder(new[name] + angle + np.pi, 2 * np.pi) - np.pi
+    for name in new.keys() & {"eta", "genjet_eta"}:
+        new[name] = -new[name] if reflect else new[name]
     joined = {name: np.concatenate([soft[name], new[name]]) for name in COLUMNS}
     neutral = joined["vertex"] < 0
     tracks = {name: column[~neutral] for name, column in joined.items()}
     towers = _merged({name: column[neutral] for name, column in joined.items()})
     event: Event = {name: np.concatenate([tracks[name], towers[name]]) for name in COLUMNS}
+    event |= {name: new[name] for name in TRUE if name in new}
     event["npv"] = pileup["npv"]
     x, y = hard["true_met"]
     cos, sin = np.cos(angle), np.sin(angle)

@@ -6,8 +6,10 @@ import awkward as ak
 import numpy as np
 import pytest
 
-from puma_coffea import sample_path
-from puma_coffea.training.data import _event
+from puma_coffea import read_candidates, read_truth, sample_path
+from puma_coffea.evaluate import evaluate
+from puma_coffea.exceptions import BadOutput, NoEvents
+from puma_coffea.training.data import _event, write_overlaid
 from puma_coffea.training.overlay import overlay
 
 
@@ -65,3 +67,42 @@ def test_the_true_missing_momentum_turns_with_the_hard_event(events):
     x, y = hard["true_met"]
     assert np.hypot(x, y) > 10
     np.testing.assert_allclose(made["true_met"], (-y, x), atol=1e-9)
+
+
+def test_the_truth_turns_with_the_hard_event(events):
+    pileup, hard = events
+    plain, turned = (overlay(pileup, hard, t, r) for t, r in ((0, False), (9, True)))
+    x, y = plain["true_met"]
+    np.testing.assert_allclose(turned["true_met"], (-y, x))
+    assert turned["boson_pt"] == plain["boson_pt"]
+    quarter = turned["boson_phi"] - plain["boson_phi"] - np.pi / 2
+    assert np.remainder(quarter + np.pi, 2 * np.pi) == pytest.approx(np.pi)
+    np.testing.assert_allclose(turned["genjet_eta"], -plain["genjet_eta"])
+    quarter = turned["genjet_phi"] - plain["genjet_phi"] - np.pi / 2
+    np.testing.assert_allclose(np.remainder(quarter + np.pi, 2 * np.pi), np.pi)
+
+
+def test_overlaid_events_become_a_sample_that_can_be_evaluated(tmp_path):
+    made = tmp_path / "over.parquet"
+    hard, full = (sample_path(f"{n}.parquet") for n in ("vbfhinv_pu0", "zvv_pu140"))
+    assert write_overlaid([hard], [full], made, count=7, skip=3) == 7
+    assert list(tmp_path.iterdir()) == [made]
+    true, given = read_truth(made), read_truth(hard)[3:10]
+    np.testing.assert_allclose(true.met.pt, given.met.pt, rtol=1e-5)
+    np.testing.assert_allclose(true.boson.pt, given.boson.pt, rtol=1e-5)
+    assert ak.almost_equal(true.jets.pt, given.jets.pt, rtol=1e-5)
+    pf = read_candidates(made)
+    assert ak.all((pf.charge == 0) == (pf.vertex < 0))
+    # With perfect weights only the hard event is left, whose recoil balances the boson.
+    figures = evaluate([f"over={made}"], methods=["truth"])["over"]
+    assert figures["truth"]["events"] == 7
+    assert figures["truth"]["met_xy"]["value"] < 0.5 * figures["puppi"]["met_xy"]["value"]
+
+
+def test_an_overlay_that_cannot_be_made_leaves_nothing(tmp_path):
+    with pytest.raises(NoEvents, match=r"No file matches 'absent.parquet'"):
+        write_overlaid(["absent.parquet"], ["absent.parquet"], tmp_path / "a.parquet", count=1)
+    sample = sample_path("zvv_pu0.parquet")
+    with pytest.raises(BadOutput, match="cannot be written"):
+        write_overlaid([sample], [sample], tmp_path / "no" / "a.parquet", count=1)
+    assert list(tmp_path.iterdir()) == []
