@@ -207,14 +207,15 @@ def leading_jet_response(jets: ak.Array, generator_jets: ak.Array) -> ak.Array:
     -------
     awkward.Array
         Record per event: ``pt`` and ``mass`` of the jet over those of the generator jet;
-        None without a generator jet or a partner.
+        None without a generator jet or a partner, ``mass`` also for a massless generator jet.
     """
     leading = ak.firsts(generator_jets[ak.argmax(generator_jets["pt"], axis=1, keepdims=True)])
     distance = _delta_r(jets, leading)
     nearest = ak.argmin(distance, axis=1, keepdims=True)
     close = ak.firsts(distance[nearest]) < MATCH_RADIUS
     partner = ak.mask(ak.firsts(jets[nearest]), ak.fill_none(close, False))
-    return ak.zip({"pt": partner["pt"] / leading["pt"], "mass": partner["mass"] / leading["mass"]})
+    mass = ak.mask(leading["mass"], leading["mass"] > 0)
+    return ak.zip({"pt": partner["pt"] / leading["pt"], "mass": partner["mass"] / mass})
 
 
 def pileup_jets(jets: ak.Array, generator_jets: ak.Array, min_pt: float = 30.0) -> ak.Array:

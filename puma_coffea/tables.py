@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 #: The first columns, as they fit into a terminal of 80 characters.
@@ -51,9 +52,12 @@ def evaluation_tables(results: dict[str, Any], reference: str) -> list[Table]:
     tables = []
     for dataset, methods in results.items():
         events = next(iter(methods.values()))["events"]
-        table = Table(title=f"{dataset}: {events} events (GeV)")
+        # No vertical lines: long names of models fit into 80 columns.
+        table = Table(
+            title=f"{dataset}: {events} events (GeV)", box=SIMPLE_HEAD, collapse_padding=True
+        )
         table.add_column("method", no_wrap=True)
-        for heading in ("pTmiss width", f"over {reference}", "response", "U_perp", "AUC"):
+        for heading in ("pTmiss\nwidth", f"over\n{reference}", "response", "U_perp", "AUC"):
             table.add_column(heading, justify="right", no_wrap=True)
         for name, row in methods.items():
             ratio = row["met_xy_ratio"]

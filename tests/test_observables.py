@@ -113,6 +113,12 @@ def test_response_is_that_of_the_jet_at_the_leading_generator_jet():
     assert response.mass.to_list() == [pytest.approx(0.5), None, None]
 
 
+def test_a_massless_generator_jet_has_a_response_in_pt_only():
+    found = momentum4d([[40.0]], [[0.0]], [[0.0]], [[5.0]])
+    response = leading_jet_response(found, momentum4d([[50.0]], [[0.0]], [[0.0]], [[0.0]]))
+    assert response.to_list() == [{"pt": pytest.approx(0.8), "mass": None}]
+
+
 def test_events_without_generator_jets_have_no_response():
     found = momentum4d([[80.0]], [[2.0]], [[0.0]], [[8.0]])
     none = momentum4d([[]], [[]], [[]], [[]])
