@@ -93,8 +93,11 @@ def _endless(files: list[str], rng: np.random.Generator, before: int) -> Iterato
         _again(file, int(before * part) % max(int(size), 1))
         for file, part, size in zip(files, share, sizes, strict=True)
     ]
+    # What only some of the files know is left out: events of one sample have the same columns.
+    known = set.intersection(*(set(pq.read_schema(file).names) for file in files))
     while True:
-        yield next(readers[int(rng.choice(len(files), p=share))])
+        event = next(readers[int(rng.choice(len(files), p=share))])
+        yield {name: value for name, value in event.items() if name not in TRUE or name in known}
 
 
 def _again(file: str, start: int) -> Iterator[Event]:

@@ -99,6 +99,18 @@ def test_overlaid_events_become_a_sample_that_can_be_evaluated(tmp_path):
     assert figures["truth"]["met_xy"]["value"] < 0.5 * figures["puppi"]["met_xy"]["value"]
 
 
+def test_hard_samples_that_know_different_things_make_one_sample(tmp_path):
+    hard, full = (sample_path(f"{n}.parquet") for n in ("vbfhinv_pu0", "zvv_pu140"))
+    less = ak.from_parquet(sample_path("zvv_pu0.parquet"))
+    less = less[[name for name in less.fields if not name.startswith("genjet")]]
+    ak.to_parquet(less, tmp_path / "less.parquet", extensionarray=False)
+    made = tmp_path / "over.parquet"
+    assert write_overlaid([hard, str(tmp_path / "less.parquet")], [full], made, count=60) == 60
+    true = read_truth(made)
+    assert "jets" not in true.fields
+    assert ak.all(true.boson.pt > 0)
+
+
 def test_an_overlay_that_cannot_be_made_leaves_nothing(tmp_path):
     with pytest.raises(NoEvents, match=r"No file matches 'absent.parquet'"):
         write_overlaid(["absent.parquet"], ["absent.parquet"], tmp_path / "a.parquet", count=1)
