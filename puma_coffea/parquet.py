@@ -126,13 +126,13 @@ def _expand(path: Paths) -> list[str]:
 
 def count_rows(path: str | PathLike[str]) -> int:
     """Number of events of a Parquet sample, after checking that it is one."""
-    with _opened(fspath(path), (*_CANDIDATES, *_TRUTH)) as file:
+    with opened(fspath(path)) as file:
         return int(file.metadata.num_rows)
 
 
 def read_rows(path: str | PathLike[str], start: int, stop: int) -> ak.Array:
     """A range of rows of a Parquet sample, reading only the row groups that hold them."""
-    with _opened(fspath(path), (*_CANDIDATES, *_TRUTH)) as file:
+    with opened(fspath(path)) as file:
         first, groups, skipped = 0, [], 0
         for group in range(file.metadata.num_row_groups):
             size = file.metadata.row_group(group).num_rows
@@ -145,14 +145,14 @@ def read_rows(path: str | PathLike[str], start: int, stop: int) -> ak.Array:
 
 
 def _read_one(name: str, needed: tuple[str, ...], optional: tuple[str, ...]) -> ak.Array:
-    with _opened(name, needed) as file:
+    with opened(name, needed) as file:
         present = set(file.schema_arrow.names)
         columns = [column for column in (*needed, *optional) if column in present]
         return ak.from_arrow(file.read(columns))
 
 
 @contextmanager
-def _opened(name: str, needed: tuple[str, ...]) -> Iterator[Any]:
+def opened(name: str, needed: tuple[str, ...] = (*_CANDIDATES, *_TRUTH)) -> Iterator[Any]:
     """A Parquet file that has the needed columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -13,7 +13,8 @@ from typing import Any
 import awkward as ak
 import numpy as np
 
-from puma_coffea.exceptions import BadOutput, NoEvents, NoTarget
+from puma_coffea.exceptions import BadOutput, NoEvents, NoTarget, PumaCoffeaError
+from puma_coffea.parquet import opened
 from puma_coffea.training.overlay import COLUMNS, TRUE, Event, overlay
 
 BATCH = 50  # events that are read and prepared together
@@ -39,11 +40,9 @@ def key_of(files: list[str], **more: Any) -> str:
 
 def read_batches(files: list[str], keep: Any = None) -> Iterator[ak.Array]:
     """Rows of the files, ``BATCH`` events at a time; ``keep(index in file)`` chooses events."""
-    import pyarrow.parquet as pq
-
     for file in files:
         start = 0
-        with pq.ParquetFile(file) as parquet:
+        with opened(file) as parquet:
             if "y" not in parquet.schema_arrow.names:
                 msg = f"{file} has no column 'y': there is no target to train on."
                 raise NoTarget(msg)
@@ -81,10 +80,15 @@ def overlaid(
 
 
 def _endless(files: list[str], rng: np.random.Generator, before: int) -> Iterator[Event]:
-    """Events of the files for ever, each time the next one of a file chosen at random."""
-    import pyarrow.parquet as pq
+    """Events of the files for ever, each time the next one of a file chosen at random.
 
-    sizes = np.array([pq.read_metadata(file).num_rows for file in files], dtype=np.float64)
+    What only some of the files know is left out: events of one sample have the same columns.
+    """
+    sizes, known = np.zeros(len(files)), set(TRUE)
+    for number, file in enumerate(files):
+        with opened(file) as parquet:
+            sizes[number] = parquet.metadata.num_rows
+            known.intersection_update(parquet.schema_arrow.names)
     if sizes.sum() == 0:
         msg = f"There are no hard events in {', '.join(files)}."
         raise NoEvents(msg)
@@ -93,8 +97,6 @@ def _endless(files: list[str], rng: np.random.Generator, before: int) -> Iterato
         _again(file, int(before * part) % max(int(size), 1))
         for file, part, size in zip(files, share, sizes, strict=True)
     ]
-    # What only some of the files know is left out: events of one sample have the same columns.
-    known = set.intersection(*(set(pq.read_schema(file).names) for file in files))
     while True:
         event = next(readers[int(rng.choice(len(files), p=share))])
         yield {name: value for name, value in event.items() if name not in TRUE or name in known}
@@ -184,6 +186,8 @@ def write_overlaid(
                 writer.write_table(table)
                 written += len(part)
         scratch.replace(output)
+    except PumaCoffeaError:
+        raise  # of the samples that are read
     except OSError as error:
         msg = f"{output} cannot be written ({error.strerror})."
         raise BadOutput(msg) from error

@@ -8,7 +8,7 @@ import pytest
 
 from puma_coffea import read_candidates, read_truth, sample_path
 from puma_coffea.evaluate import evaluate
-from puma_coffea.exceptions import BadOutput, NoEvents
+from puma_coffea.exceptions import BadOutput, NoEvents, NotParquetSample
 from puma_coffea.training.data import _event, write_overlaid
 from puma_coffea.training.overlay import overlay
 
@@ -114,7 +114,10 @@ def test_hard_samples_that_know_different_things_make_one_sample(tmp_path):
 def test_an_overlay_that_cannot_be_made_leaves_nothing(tmp_path):
     with pytest.raises(NoEvents, match=r"No file matches 'absent.parquet'"):
         write_overlaid(["absent.parquet"], ["absent.parquet"], tmp_path / "a.parquet", count=1)
-    sample = sample_path("zvv_pu0.parquet")
+    sample, text = sample_path("zvv_pu0.parquet"), __file__
+    for hard, full in ((text, sample), (sample, text)):
+        with pytest.raises(NotParquetSample, match="cannot be read as a Parquet file"):
+            write_overlaid([hard], [full], tmp_path / "a.parquet", count=1)
     with pytest.raises(BadOutput, match="cannot be written"):
         write_overlaid([sample], [sample], tmp_path / "no" / "a.parquet", count=1)
     assert list(tmp_path.iterdir()) == []
