@@ -65,8 +65,12 @@ def overlaid(
     """
     rng = np.random.default_rng((seed, before))
     hard = _endless(hard_files, rng, before)
-    made = 0
+    made, before_pass = 0, -1
     while made < count:
+        if made == before_pass:
+            msg = f"There are no events in {', '.join(files)} whose pile-up could be used."
+            raise NoEvents(msg)
+        before_pass = made
         for rows in read_batches(list(rng.permutation(files)), keep):
             wanted = min(len(rows), count - made)
             events = [
@@ -129,10 +133,15 @@ def _rows(events: list[Event]) -> ak.Array:
     columns["charge"] = ak.unflatten(_charge(joined["pid"], joined["vertex"]), counts)
     columns["npv"] = np.array([event["npv"] for event in events])
     x, y = np.array([event["true_met"] for event in events]).T
-    for name in TRUE:
-        if all(name in event for event in events):
-            columns[name] = ak.Array([event[name] for event in events])
+    for name in (n for n in TRUE if n in events[0]):
+        values = [event[name] for event in events]
+        one_each = values[0].ndim == 0  # else a list, which may be empty in all events
+        columns[name] = np.array(values) if one_each else _lists(values)
     return ak.Array({**columns, "gen_met_x": x, "gen_met_y": y})
+
+
+def _lists(values: list[Any]) -> ak.Array:
+    return ak.unflatten(np.concatenate(values), [len(each) for each in values])
 
 
 def _charge(pid: Any, vertex: Any) -> Any:

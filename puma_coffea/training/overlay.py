@@ -18,7 +18,11 @@ Event = dict[str, Any]
 
 COLUMNS = ("pt", "eta", "phi", "mass", "pid", "vertex", "y")
 # What is true of the hard event besides its missing momentum, where a sample has it.
-TRUE = ("boson_pt", "boson_phi", "genjet_pt", "genjet_eta", "genjet_phi", "genjet_mass")
+TRUE = (
+    "boson_pt", "boson_phi",
+    *(f"genjet_{name}" for name in ("pt", "eta", "phi", "mass")),
+    *(f"boson_products_{name}" for name in ("pt", "eta", "phi", "mass", "charge")),
+)  # fmt: skip
 
 # Cells of the CMS Phase-II card v04, in eta and degrees of phi.
 ECAL_EDGE, BARREL_EDGE = 2.958, 1.5
@@ -43,10 +47,11 @@ def overlay(pileup: Event, hard: Event, turn: int, reflect: bool) -> Event:
     new = {name: np.array(hard[name]) for name in COLUMNS}
     angle = turn * np.pi / 18
     new |= {name: np.array(hard[name]) for name in TRUE if name in hard}
-    for name in new.keys() & {"phi", "boson_phi", "genjet_phi"}:
-        new[name] = np.remainder(new[name] + angle + np.pi, 2 * np.pi) - np.pi
-    for name in new.keys() & {"eta", "genjet_eta"}:
-        new[name] = -new[name] if reflect else new[name]
+    for name in new:
+        if name.endswith("phi"):
+            new[name] = np.remainder(new[name] + angle + np.pi, 2 * np.pi) - np.pi
+        elif name.endswith("eta") and reflect:
+            new[name] = -new[name]
     joined = {name: np.concatenate([soft[name], new[name]]) for name in COLUMNS}
     neutral = joined["vertex"] < 0
     tracks = {name: column[~neutral] for name, column in joined.items()}

@@ -9,7 +9,7 @@ import pytest
 from puma_coffea import read_candidates, read_truth, sample_path
 from puma_coffea.evaluate import evaluate
 from puma_coffea.exceptions import BadOutput, NoEvents, NotParquetSample
-from puma_coffea.training.data import _event, write_overlaid
+from puma_coffea.training.data import _event, _rows, write_overlaid
 from puma_coffea.training.overlay import overlay
 
 
@@ -82,6 +82,18 @@ def test_the_truth_turns_with_the_hard_event(events):
     np.testing.assert_allclose(np.remainder(quarter + np.pi, 2 * np.pi), np.pi)
 
 
+def test_visible_products_of_the_boson_turn_along(events):
+    pileup, hard = events
+    product = {"pt": 40.0, "eta": 1.0, "phi": 0.5, "mass": 0.1, "charge": -1.0}
+    with_muon = hard | {f"boson_products_{k}": np.array([v]) for k, v in product.items()}
+    made = overlay(pileup, with_muon, turn=9, reflect=True)
+    turned = {k: made[f"boson_products_{k}"][0] for k in product}
+    assert turned == product | {"eta": -1.0, "phi": pytest.approx(0.5 + np.pi / 2)}
+    nobody = hard | {f"boson_products_{k}": np.zeros(0) for k in product}
+    rows = _rows([overlay(pileup, nobody, 0, False)] * 2)
+    assert str(rows["boson_products_pt"].type) == "2 * var * float64"
+
+
 def test_overlaid_events_become_a_sample_that_can_be_evaluated(tmp_path):
     made = tmp_path / "over.parquet"
     hard, full = (sample_path(f"{n}.parquet") for n in ("vbfhinv_pu0", "zvv_pu140"))
@@ -118,6 +130,12 @@ def test_an_overlay_that_cannot_be_made_leaves_nothing(tmp_path):
     for hard, full in ((text, sample), (sample, text)):
         with pytest.raises(NotParquetSample, match="cannot be read as a Parquet file"):
             write_overlaid([hard], [full], tmp_path / "a.parquet", count=1)
+    empty = tmp_path / "empty.parquet"
+    ak.to_parquet(ak.from_parquet(sample)[:0], empty, extensionarray=False)
+    for hard, full in ((str(empty), sample), (sample, str(empty))):
+        with pytest.raises(NoEvents, match=r"There are no .*empty\.parquet"):
+            write_overlaid([hard], [full], tmp_path / "a.parquet", count=1)
+    empty.unlink()
     with pytest.raises(BadOutput, match="cannot be written"):
         write_overlaid([sample], [sample], tmp_path / "no" / "a.parquet", count=1)
     assert list(tmp_path.iterdir()) == []
