@@ -211,7 +211,7 @@ def _recoil(plt: Any, table: dict[str, Any], dataset: str, styles: dict[str, Any
     # Methods without real mitigation may run out of the frame; the good ones must be told apart.
     axes.set_ylim(0, min(1.4 * max(tops), 5 * sorted(tops)[len(tops) // 3]) if tops else 1)
     axes.set_title(dataset, loc="right", fontsize=10)
-    axes.legend(fontsize=9, ncols=2, loc="upper left", framealpha=0.85, edgecolor="none")
+    figure.legend(fontsize=9, ncols=3, loc="outside upper left", edgecolor="none")
     return figure
 
 
