@@ -79,7 +79,7 @@ def flatten(candidates: ak.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_],
             f"These candidates lack {', '.join(missing)}; make them with puma_coffea.candidates()."
         )
         raise MissingCollection(msg)
-    counts = ak.to_numpy(ak.num(candidates, axis=1)).astype(np.int64)
+    counts = _plain(ak.num(candidates, axis=1)).astype(np.int64)
     usable = _column(physical(candidates), np.bool_)
     columns = {name: _column(candidates[name], np.float64)[usable] for name in needed[:4]}
     phi = columns["phi"]
@@ -94,4 +94,13 @@ def flatten(candidates: ak.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_],
 
 
 def _column(values: ak.Array, dtype: Any) -> Any:
-    return ak.to_numpy(ak.flatten(values)).astype(dtype)
+    return _plain(ak.flatten(values)).astype(dtype)
+
+
+def _plain(values: ak.Array) -> Any:
+    """As a numpy array; a type that allows for None is no harm as long as there is none."""
+    found = ak.to_numpy(values)
+    if np.ma.is_masked(found):
+        msg = "These candidates hold None; choose events and candidates with [...], not ak.mask."
+        raise MissingCollection(msg)
+    return np.ma.getdata(found)

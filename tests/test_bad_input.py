@@ -123,6 +123,16 @@ def test_candidates_that_lack_a_column(ttbar):
     assert "lack mass, pid, vertex, npv" in sentence_of(error)
 
 
+@pytest.mark.parametrize("name", ["chs", "puppi", "softkiller", "truth", "puma"])
+def test_masked_candidates(ttbar, name):
+    pf = ttbar[:2]
+    for masked in (ak.mask(pf, np.array([True, False])), ak.mask(pf, pf.pt > 1)):
+        with pytest.raises(MissingCollection, match="hold None; choose events and candidates"):
+            method(name)(masked)
+    nothing_missing = ak.mask(pf, np.array([True, True]))
+    assert ak.array_equal(method(name)(nothing_missing), method(name)(pf))
+
+
 def test_a_dask_awkward_array_is_a_type_error():
     lazy = type("Array", (), {"__module__": "dask_awkward.lib.core"})()
     for call in (candidates, method("none"), method("puppi"), lambda a: met(a, a)):

@@ -89,6 +89,30 @@ class Calibration(_Strict):
         )
 
 
+class HardNeutrals(_Strict):
+    """Neutrals so hard that pile-up hardly makes them: their weights are raised towards 1.
+
+    w + (1 - w) r, where r grows linearly in pT from 0 to 1.
+    """
+
+    raise_from: float = Field(ge=0)
+    """GeV."""
+    raise_to: float = Field(gt=0)
+    """GeV; from here on a neutral is kept whatever the network says."""
+
+    @model_validator(mode="after")
+    def _rises(self) -> Self:
+        if self.raise_to <= self.raise_from:
+            msg = f"raise_to ({self.raise_to}) must be above raise_from ({self.raise_from})"
+            raise ValueError(msg)
+        return self
+
+    def __call__(self, weights: Any, pt: Any) -> Any:
+        """Raised weights; arrays or tensors, pT in GeV."""
+        share = (pt - self.raise_from) / (self.raise_to - self.raise_from)
+        return weights + (1 - weights) * share.clip(0, 1)
+
+
 class Metric(_Strict):
     """A figure, and the command that makes it again."""
 
@@ -111,6 +135,7 @@ class Card(_Strict):
     tokens: Tokens = Tokens()
     network: Network
     calibration: Calibration | None = None
+    hard_neutrals: HardNeutrals | None = None
     training: dict[str, Any] = {}
     """Samples, events, settings and command of the training; empty if untrained."""
     metrics: tuple[Metric, ...] = ()
@@ -136,11 +161,18 @@ class Card(_Strict):
 
     def settings(self) -> str:
         """What decides a weight besides the numbers, as text that can be hashed."""
-        # None is left out: a card without calibration means what it did before there was one.
+        # None is left out: a card without a setting means what it did before there was one.
         chosen = self.model_dump(
             mode="json",
             exclude_none=True,
-            include={"inputs", "ordering", "tokens", "network", "calibration"},
+            include={
+                "inputs",
+                "ordering",
+                "tokens",
+                "network",
+                "calibration",
+                "hard_neutrals",
+            },
         )
         return json.dumps(chosen, sort_keys=True)
 

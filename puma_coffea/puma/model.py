@@ -327,6 +327,9 @@ def _weights(model: Puma, flat: Flat) -> NDArray[np.float32]:
     if model.card.calibration is not None:
         calibrated = model.card.calibration(values, np.abs(flat.eta))
         values = np.where(flat.neutral, calibrated, values)
+    if model.card.hard_neutrals is not None:
+        raised = model.card.hard_neutrals(values, flat.pt).astype(np.float32)
+        values = np.where(flat.neutral, raised, values)
     values = values if model.charged == "model" else flat.by_vertex(values)
     return np.where(_without_pileup(flat), np.float32(1), values)
 

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 
 from puma_coffea.puma.card import Calibration
-from puma_coffea.training.physics import Weigh, component_width
+from puma_coffea.training.physics import Raise, Weigh, component_width, unchanged
 from puma_coffea.training.store import TokenStore
 
 RIDGE = 0.02  # pull of each parameter towards 0, in units of the number of events
 
 
 def fit_calibration(
-    weigh: Weigh, store: TokenStore, inputs: tuple[str, ...]
+    weigh: Weigh, store: TokenStore, inputs: tuple[str, ...], raised: Raise = unchanged
 ) -> tuple[Calibration, float, float]:
     """The calibration, and the width of the pTmiss residual (GeV) before and after it.
 
     Each event's residual is linear in the parameters; those that minimise the sum of its squares
-    over the store are taken.
+    over the store are taken. ``raised`` acts after the calibration.
     """
     edges = Calibration().edges
     eta = inputs.index("abs_eta") if "abs_eta" in inputs else inputs.index("eta")
@@ -32,8 +32,10 @@ def fit_calibration(
         spread = w * (1 - w)
         basis = [w * (region == r) for r in range(len(edges) + 1)]
         basis += [spread, spread * (1 - 2 * w)]
-        residual[event] -= momenta @ w
-        terms[event] = momenta @ np.stack(basis, axis=1)
+        pt = np.hypot(*momenta)
+        free = 1 - raised(0 * w, pt)  # what raising leaves to the network
+        residual[event] -= momenta @ raised(w, pt)
+        terms[event] = (momenta * free) @ np.stack(basis, axis=1)
     return _solve(residual, terms, edges)
 
 

@@ -69,7 +69,9 @@ def export_model(
     card = config.card().model_copy(update={"training": _training(config, state)})
     if calibrate is not None:
         store = held_out_store(config, calibrate)
-        calibration, before, after = fit_calibration(weigher(network), store, config.inputs)
+        calibration, before, after = fit_calibration(
+            weigher(network), store, config.inputs, config.raised
+        )
         logger.info(
             "calibration: width %.2f GeV before, %.2f after (held-out events)", before, after
         )

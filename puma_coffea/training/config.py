@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from puma_coffea.exceptions import BadConfig
-from puma_coffea.puma.card import Card, Network, Ordering, Tokens
+from puma_coffea.puma.card import Card, HardNeutrals, Network, Ordering, Tokens
 from puma_coffea.puma.features import PAPER
 
 
@@ -118,6 +118,7 @@ class Config(_Strict):
     inputs: tuple[str, ...] = PAPER
     ordering: Ordering = Ordering()
     tokens: Tokens = Tokens()
+    hard_neutrals: HardNeutrals | None = None
     network: Network = Network()
     recipe: Recipe = Recipe()
 
@@ -129,8 +130,13 @@ class Config(_Strict):
             inputs=self.inputs,
             ordering=self.ordering,
             tokens=self.tokens,
+            hard_neutrals=self.hard_neutrals,
             network=self.network,
         )
+
+    def raised(self, weights: Any, pt: Any) -> Any:
+        """The network's weights of neutrals as they will be used; arrays or tensors, pT in GeV."""
+        return weights if self.hard_neutrals is None else self.hard_neutrals(weights, pt)
 
 
 #: PUPPI's weight, sums within cones, nearest tracks, ranks and densities: what carries the physics.
@@ -155,6 +161,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "inputs": STRONG,
         "tokens": {"neutral_pt_min": 0.8, "pileup_pt_min": 2.0},
+        "hard_neutrals": {"raise_from": 100.0, "raise_to": 200.0},
         "network": {"layers": 6, "groups": 6, "width": 64, "feed_forward": 128, "dropout": 0.1},
         "recipe": {
             "steps": 7700, "alone_steps": 6000, "event_steps": 500, "attend_steps": 1200,

@@ -153,7 +153,10 @@ class Trainer:
         with _first_process_ahead(self.rank):
             if self.rank == 0 and self.step == phase.first:
                 shutil.rmtree(folder, ignore_errors=True)  # of another training
-            thinned = [thin(store, weigh, folder / store.folder.name) for store in self.stores]
+            thinned = [
+                thin(store, weigh, folder / store.folder.name, self.config.raised)
+                for store in self.stores
+            ]
         return Whole(self.stores, self.recipe, self.recipe.events, thinned)
 
     def _loss(self, number: int) -> Tensor:
@@ -164,7 +167,8 @@ class Trainer:
             events = self.whole(number, self.rank, self.world).to(self.device)
             alone = self.whole.thinned is not None
             logits = fast_logits(self.network, events.batch, alone=alone, half=self.half)
-            return event_loss(torch.sigmoid(logits), events) / self.whole.events
+            weights = self.config.raised(torch.sigmoid(logits), events.momenta.norm(dim=-1))
+            return event_loss(weights, events) / self.whole.events
         if phase == "alone":
             assert self.singles is not None
             batch, size = self.singles(number, self.rank, self.world), self.recipe.singles
@@ -224,7 +228,8 @@ class Trainer:
         row: dict[str, Any] = {"step": self.step, "seconds": round(self.seconds), "loss": loss}
         weigh = weigher(self.average)
         for name, store in self.judges.items():
-            row[name] = missing_momentum(weigh, store, self.recipe.validate_events).ratio
+            limit, raised = self.recipe.validate_events, self.config.raised
+            row[name] = missing_momentum(weigh, store, limit, raised).ratio
         figure = sum(row[name] for name in self.judges) / len(self.judges)
         if figure < self.best:
             self.best, self.since_best = figure, 0

@@ -14,6 +14,8 @@ from puma_coffea.training.store import TokenStore
 
 Weigh = Callable[[NDArray[np.float32]], NDArray[Any]]
 """Weights of one event's tokens from their features, (tokens, inputs)."""
+Raise = Callable[[Any, Any], Any]
+"""Weights as they are used from the network's weights and pT, as ``Config.raised``."""
 
 
 class Figure(NamedTuple):
@@ -31,15 +33,27 @@ def weigher(network: PumaNetwork) -> Weigh:
     return lambda x: engine([x])[0]
 
 
-def missing_momentum(weigh: Weigh, store: TokenStore, limit: int) -> Figure:
+def unchanged(weights: Any, pt: Any) -> Any:  # noqa: ARG001
+    """Weights that are used as the network gives them."""
+    return weights
+
+
+def missing_momentum(
+    weigh: Weigh, store: TokenStore, limit: int, raised: Raise = unchanged
+) -> Figure:
     """Width of the pTmiss residual on whole events, and its ratio to PUPPI's.
 
     At most ``limit`` events are judged, spread over the store.
     """
     chosen = np.unique(np.linspace(0, len(store) - 1, min(limit, len(store))).astype(np.int64))
-    found = [store.base[e] - store.momenta(e) @ weigh(store.features(e)) for e in chosen]
+    found = [_residual(weigh, store, event, raised) for event in chosen]
     width, puppi = component_width(np.array(found)), component_width(store.puppi[chosen])
     return Figure(width / puppi, width, puppi)
+
+
+def _residual(weigh: Weigh, store: TokenStore, event: int, raised: Raise) -> Any:
+    momenta = store.momenta(event)
+    return store.base[event] - momenta @ raised(weigh(store.features(event)), np.hypot(*momenta))
 
 
 def component_width(residual: Any) -> float:

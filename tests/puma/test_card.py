@@ -8,7 +8,7 @@ import pytest
 from puma.models import untrained
 
 from puma_coffea.exceptions import BadModelCard, ModelHashMismatch
-from puma_coffea.puma.card import CARD, Card, own_hash, parse_card, read_card
+from puma_coffea.puma.card import CARD, Card, HardNeutrals, own_hash, parse_card, read_card
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,11 @@ def test_a_card_survives_its_text(card):
         ("ordering.by", "eta", "ordering.by: Input should be 'clusters' or 'pt', found 'eta'"),
         ("inputs", ["pt", "flavour"], "unknown inputs flavour; a newer version"),
         ("inputs", [], "inputs: Tuple should have at least 1 item"),
+        (
+            "hard_neutrals",
+            {"raise_from": 50.0, "raise_to": 50.0},
+            "hard_neutrals: Value error, raise_to (50.0) must be above raise_from (50.0)",
+        ),
         ("card_version", 2, "card_version: Input should be 1, found '2'"),
         ("name", "../other", "name: String should match pattern"),
         ("metrics", [{"sample": "x"}], "metrics.0.quantity: Field required"),
@@ -111,4 +116,6 @@ def test_a_default_added_by_a_later_version_does_not_break_the_seal(card):
 def test_settings_are_what_decides_a_weight(card):
     assert card.settings() == card.model_copy(update={"description": "another"}).settings()
     assert card.settings() != untrained(by="pt").card.settings()
+    raising = card.model_copy(update={"hard_neutrals": HardNeutrals(raise_from=1, raise_to=2)})
+    assert card.settings() != raising.settings()
     assert Card.model_validate(card.model_dump()).settings() == card.settings()

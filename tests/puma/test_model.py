@@ -22,7 +22,7 @@ from puma_coffea.exceptions import (
     MissingExtra,
     ModelHashMismatch,
 )
-from puma_coffea.puma.card import CARD, SCRIPT, WEIGHTS, Tokens
+from puma_coffea.puma.card import CARD, SCRIPT, WEIGHTS, HardNeutrals, Tokens
 from puma_coffea.puma.export import export_program
 from puma_coffea.puma.inputs import prepare
 
@@ -304,6 +304,29 @@ def test_a_neutral_that_is_no_token_gets_zero_and_others_follow_the_tokens(ttbar
     assert ak.all(weights[soft] == 0)
     assert ak.all(weights[(pf.charge == 0) & (pf.pt >= 1)] > 0)
     assert ak.all(weights[pf.charge != 0] == (pf.vertex[pf.charge != 0] == 0))
+
+
+def test_hard_neutrals_are_raised_and_nothing_else_is(model, ttbar):
+    raising = HardNeutrals(raise_from=2.0, raise_to=6.0)
+    raised = Puma(model.card.model_copy(update={"hard_neutrals": raising}), model._weights)
+    pf = ttbar[:2]
+    before, after = model(pf), raised(pf)
+    neutral, share = pf.vertex < 0, (pf.pt - 2) / 4
+    same = ~neutral | (pf.pt <= 2)
+    assert ak.all(after[same] == before[same])
+    assert ak.all(after[neutral & (pf.pt >= 6)] == 1)
+    between = neutral & (pf.pt > 2) & (pf.pt < 6)
+    assert ak.sum(between) > 100
+    expected = before + (1 - before) * share
+    np.testing.assert_allclose(ak.flatten(after[between]), ak.flatten(expected[between]), rtol=1e-5)
+
+
+def test_a_hard_isolated_photon_is_kept_by_the_default_model(ttbar):
+    # No process it was trained on has one; an analysis with photons must not lose it.
+    pf = ttbar[:4]
+    hardest = pf.pt == ak.max(pf.pt[(pf.vertex < 0) & (pf.pt < 3)], axis=1)
+    pf = ak.with_field(pf, ak.where(hardest, 300.0, pf.pt), "pt")
+    assert ak.all(Puma.load()(pf)[hardest] == 1)
 
 
 def test_the_order_of_the_card_is_used(ttbar):

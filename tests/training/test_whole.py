@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 from training.small import RECIPE, SMALL
 
+from puma_coffea.puma.card import HardNeutrals
 from puma_coffea.training.alone import attends, silence_attention, wake_attention
 from puma_coffea.training.batches import Batch
 from puma_coffea.training.config import Config
 from puma_coffea.training.logits import logits
 from puma_coffea.training.loop import Trainer
 from puma_coffea.training.phases import learning_rate, phase_of
-from puma_coffea.training.physics import weigher
+from puma_coffea.training.physics import component_width, missing_momentum, unchanged, weigher
 from puma_coffea.training.whole import FLOOR, OUTLIER, UNIT, Events, Whole, event_loss, thin
 
 PHASES = {"alone_steps": 30, "event_steps": 30, "singles": 2048, "events": 8, "event_rate": 1e-3}
@@ -59,17 +62,34 @@ def test_beyond_an_outlier_the_loss_grows_linearly():
     assert further - far == pytest.approx(OUTLIER * 20 / UNIT**2)
 
 
-def test_thinned_events_have_the_residual_of_whole_ones(trainer, tmp_path):
+@pytest.mark.parametrize("raised", [unchanged, HardNeutrals(raise_from=3, raise_to=9)])
+def test_thinned_events_have_the_residual_of_whole_ones(trainer, tmp_path, raised):
     store, weigh = trainer.stores[0], weigher(trainer.average)
-    thinned = thin(store, weigh, tmp_path / "thinned")
+    thinned = thin(store, weigh, tmp_path / "thinned", raised)
     for event in (0, 7, len(store) - 1):
-        weights, momenta = weigh(store.features(event)), store.momenta(event)
+        momenta = store.momenta(event)
+        weights = raised(weigh(store.features(event)), np.hypot(*momenta))
         tokens, rest = thinned.event(event)
         here = tokens - store.offsets[event]
         assert 0 < len(here) < np.count_nonzero(weights)
         assert (weights[here] >= FLOOR).all()
         left = rest - momenta[:, here] @ weights[here]
         np.testing.assert_allclose(left, store.base[event] - momenta @ weights, atol=1e-4)
+
+
+def test_hard_neutrals_are_raised_in_the_loss_and_in_the_figure_of_merit(trainer):
+    store = trainer.stores[0]
+    all_kept = HardNeutrals(raise_from=0, raise_to=1e-9)
+    one = [store.base[e] - store.momenta(e).sum(axis=1) for e in range(len(store))]
+    found = missing_momentum(weigher(trainer.average), store, len(store), all_kept)
+    assert found.width == pytest.approx(component_width(np.array(one)))
+    config = trainer.config.model_copy(update={"hard_neutrals": all_kept})
+    raising = copy.copy(trainer)
+    raising.config, raising.whole = config, Whole(trainer.stores, trainer.recipe, 8)
+    raising.step = 30
+    events = raising.whole(3)
+    kept = float(event_loss((events.momenta.norm(dim=-1) > 0).float(), events)) / 8
+    assert float(raising._loss(3).detach()) == pytest.approx(kept, rel=1e-4)
 
 
 def test_whole_sequences_and_thinned_ones_give_the_same_residuals(trainer, tmp_path):
