@@ -204,11 +204,14 @@ def export(
         Path | None,
         typer.Option(help="Fit a calibration to held-out events; the training's cache."),
     ] = None,
+    shift: Annotated[
+        float, typer.Option(help="Add this to every logit: 0.1 raises the response by 0.01.")
+    ] = 0.0,
 ) -> None:
     """Make a model folder of a training's best parameters."""
     from puma_coffea.training.command import export_model
 
-    path = export_model(checkpoint, output, metrics, calibrate)
+    path = export_model(checkpoint, output, metrics, calibrate, shift)
     Console().print(f"Model: {path}", highlight=False, soft_wrap=True)
 
 

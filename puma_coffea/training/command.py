@@ -49,12 +49,17 @@ def train_with_progress(
 
 
 def export_model(
-    checkpoint: Path, folder: Path, metrics: Path | None = None, calibrate: Path | None = None
+    checkpoint: Path,
+    folder: Path,
+    metrics: Path | None = None,
+    calibrate: Path | None = None,
+    shift: float = 0.0,
 ) -> Path:
     """Model folder with the best parameters of a training and a filled card.
 
     ``calibrate`` is the training's cache of tokens; if given, a calibration is fitted to the
-    held-out events.
+    held-out events. ``shift`` is added to every logit: weights that make pTmiss narrowest are a
+    little low, and for a better response one may raise them.
     """
     path = checkpoint / CHECKPOINT if checkpoint.is_dir() else checkpoint
     try:
@@ -66,7 +71,10 @@ def export_model(
         raise BadConfig(msg) from error
     network = PumaNetwork(NetworkConfig(inputs=len(config.inputs), **config.network.model_dump()))
     network.load_state_dict(state["best_state"] or state["average"])
-    card = config.card().model_copy(update={"training": _training(config, state)})
+    with torch.no_grad():
+        network.decode.bias.add_(shift)
+    training = _training(config, state) | ({"shift": shift} if shift else {})
+    card = config.card().model_copy(update={"training": training})
     if calibrate is not None:
         store = held_out_store(config, calibrate)
         calibration, before, after = fit_calibration(

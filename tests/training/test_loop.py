@@ -9,8 +9,10 @@ import sys
 import time
 
 import awkward as ak
+import numpy as np
 import pytest
 import torch
+from scipy.special import logit
 from training.small import SMALL
 
 from puma_coffea import Puma, candidates, open_events, sample_path
@@ -200,6 +202,17 @@ def test_single_candidates_come_first_and_attention_starts_from_there(tmp_path, 
     trainer.recipe = trainer.recipe.model_copy(update={"steps": 40})
     trainer.run()
     assert any(layer.attention_out.weight.abs().max() > 0 for layer in trainer.network.layers)
+
+
+def test_a_shift_is_added_to_every_logit(straight, tmp_path):
+    plain = Puma.load(export_model(straight, tmp_path / "plain"))
+    model = Puma.load(export_model(straight, tmp_path / "model", shift=0.3))
+    assert model.card.training["shift"] == 0.3
+    assert "shift" not in plain.card.training
+    pf = candidates(open_events(sample_path("zvv_pu140")))[:1]
+    tokens = (pf.vertex < 0) & (pf.pt > 2)
+    before, after = (ak.to_numpy(each(pf)[tokens][0]).astype(float) for each in (plain, model))
+    np.testing.assert_allclose(logit(after) - logit(before), 0.3, atol=2e-3)
 
 
 def test_a_calibration_narrows_the_residual_of_the_events_it_is_fitted_to(
