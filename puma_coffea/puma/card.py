@@ -165,14 +165,7 @@ class Card(_Strict):
         chosen = self.model_dump(
             mode="json",
             exclude_none=True,
-            include={
-                "inputs",
-                "ordering",
-                "tokens",
-                "network",
-                "calibration",
-                "hard_neutrals",
-            },
+            include={"inputs", "ordering", "tokens", "network", "calibration", "hard_neutrals"},
         )
         return json.dumps(chosen, sort_keys=True)
 

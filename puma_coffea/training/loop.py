@@ -226,9 +226,12 @@ class Trainer:
 
     def _validate(self, loss: float) -> None:
         row: dict[str, Any] = {"step": self.step, "seconds": round(self.seconds), "loss": loss}
-        weigh = weigher(self.average)
+        weigh, limit, raised = (
+            weigher(self.average),
+            self.recipe.validate_events,
+            self.config.raised,
+        )
         for name, store in self.judges.items():
-            limit, raised = self.recipe.validate_events, self.config.raised
             row[name] = missing_momentum(weigh, store, limit, raised).ratio
         figure = sum(row[name] for name in self.judges) / len(self.judges)
         if figure < self.best:

@@ -46,14 +46,18 @@ def missing_momentum(
     At most ``limit`` events are judged, spread over the store.
     """
     chosen = np.unique(np.linspace(0, len(store) - 1, min(limit, len(store))).astype(np.int64))
-    found = [_residual(weigh, store, event, raised) for event in chosen]
+    found = []
+    for event in chosen:
+        weights, momenta = used_weights(weigh, store, event, raised)
+        found.append(store.base[event] - momenta @ weights)
     width, puppi = component_width(np.array(found)), component_width(store.puppi[chosen])
     return Figure(width / puppi, width, puppi)
 
 
-def _residual(weigh: Weigh, store: TokenStore, event: int, raised: Raise) -> Any:
+def used_weights(weigh: Weigh, store: TokenStore, event: int, raised: Raise) -> tuple[Any, Any]:
+    """Weights of an event's tokens as they are used, and the tokens' momenta."""
     momenta = store.momenta(event)
-    return store.base[event] - momenta @ raised(weigh(store.features(event)), np.hypot(*momenta))
+    return raised(weigh(store.features(event)), np.hypot(*momenta)), momenta
 
 
 def component_width(residual: Any) -> float:

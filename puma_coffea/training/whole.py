@@ -18,7 +18,7 @@ from torch import Tensor
 
 from puma_coffea.training.batches import Batch, draw, pad
 from puma_coffea.training.config import Recipe
-from puma_coffea.training.physics import Raise, Weigh, unchanged
+from puma_coffea.training.physics import Raise, Weigh, unchanged, used_weights
 from puma_coffea.training.store import NEUTRAL, TokenStore
 
 FLOOR = 0.02  # neutrals with less weight at the start of the phase keep it
@@ -131,8 +131,7 @@ def thin(store: TokenStore, weigh: Weigh, folder: Path, raised: Raise = unchange
         folder.mkdir(parents=True, exist_ok=True)
         tokens, rest = [], np.array(store.base)
         for event in range(len(store)):
-            momenta = store.momenta(event)
-            weights = raised(weigh(store.features(event)), np.hypot(*momenta))
+            weights, momenta = used_weights(weigh, store, event, raised)
             chosen = (weights >= FLOOR) & (store.columns["kind"][store.tokens(event)] == NEUTRAL)
             rest[event] -= momenta[:, ~chosen] @ weights[~chosen]
             tokens.append(store.offsets[event] + np.flatnonzero(chosen))
