@@ -42,8 +42,11 @@ class Tokens(_Strict):
     """
 
     neutral_pt_min: float = Field(0.0, ge=0)
+    """Of neutrals."""
     hard_pt_min: float = Field(0.0, ge=0)
+    """Of tracks of the hard vertex."""
     pileup_pt_min: float = Field(0.0, ge=0)
+    """Of tracks of other vertices."""
 
 
 class Network(_Strict):

@@ -24,17 +24,23 @@ class NetworkConfig:
     inputs: int = 11
     """Number of features of a candidate."""
     width: int = 64
+    """Numbers that stand for a candidate between the layers."""
     heads: int = 4
+    """Parts of the attention; the width is a multiple of them."""
     layers: int = 6
+    """Transformer layers, at least 1."""
     groups: int = 6
     """Sets of weights; layer i uses set i * groups // layers. Equal to layers: no sharing."""
     band: int = 15
     """One-sided: a candidate attends to this many before and after itself, and to itself."""
     feed_forward: int = 128
+    """Width inside the second half of a layer."""
     norm: str = "pre"
     """LayerNorm before each part of a layer ("pre", and once at the end) or after ("post")."""
     norm_eps: float = 1e-5
+    """Added to the variance in LayerNorm."""
     dropout: float = 0.0
+    """Share of numbers that training sets to zero."""
 
     def __post_init__(self) -> None:
         problems = [

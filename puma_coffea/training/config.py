@@ -24,19 +24,21 @@ class Data(_Strict):
     hard_files: tuple[str, ...] = ()
     """Hard events without pile-up, to be laid over the pile-up of the others."""
     validation: tuple[str, ...] = ()
-    """Samples on which choices are made; beside them a fifth of every file is held out."""
+    """Samples on which choices are made, beside what is held out of every file."""
     overlays: int = Field(0, ge=0)
     """Number of overlaid events."""
     validation_overlays: int = Field(0, ge=0)
     """Number of hard events laid over the validation samples' pile-up, to judge on too: few samples
     hold enough events for a sure choice, and held-out events may share pile-up with the others."""
     held_out: float = Field(0.2, ge=0, lt=1)
+    """Share of every file that trains nothing and judges."""
 
 
 class Recipe(_Strict):
     """Optimisation."""
 
     steps: int = Field(60_000, ge=1)
+    """Steps of the whole training."""
     alone_steps: int = Field(0, ge=0)
     """The first of the steps see single candidates, without attention."""
     singles: int = Field(8192, ge=1)
@@ -64,6 +66,7 @@ class Recipe(_Strict):
     schedule: Literal["flat", "cosine", "cyclical"] = "flat"
     """Warm-up, then flat with a decay over the last tenth, or half a cosine; or the paper's cycles."""
     learning_rate: float = Field(1e-3, gt=0)
+    """Of the first phase."""
     together_rate: float = Field(2e-4, gt=0)
     """Learning rate once candidates attend to each other, if single ones came first: few neutrals of
     a crop matter, and at the rate of the first phase their noise undoes what it learnt."""
@@ -72,9 +75,13 @@ class Recipe(_Strict):
     cycle: int = Field(1000, ge=2)
     """Steps of one cycle of the cyclical schedule (four epochs in the paper)."""
     cycle_decay: float = Field(0.97, gt=0, le=1)
+    """Factor on the rate from one cycle to the next."""
     weight_decay: float = Field(1e-2, ge=0)
+    """Of AdamW; 0 makes it Adam."""
     clip: float = Field(1.0, gt=0)
+    """Largest norm of a step's gradient."""
     loss: Literal["cross-entropy", "squared"] = "cross-entropy"
+    """Of single candidates and crops."""
     alpha: float = Field(2.0, ge=0)
     """Exponent of pT in the loss's weight."""
     pt_unit: Literal["fixed", "leading"] = "fixed"
@@ -86,6 +93,7 @@ class Recipe(_Strict):
     averaging: float = Field(0.999, ge=0, lt=1)
     """Decay of the running average of the parameters, which is what is validated and shipped."""
     validate_every: int = Field(500, ge=1)
+    """Steps between two validations, each of which writes a checkpoint."""
     validate_events: int = Field(300, ge=1)
     """Events of each judging sample, at most."""
     patience: int = Field(40, ge=1)
@@ -93,6 +101,7 @@ class Recipe(_Strict):
     half: bool = False
     """Matrix products in bfloat16 on CPUs that have it: a step in two thirds of the time."""
     seed: int = 1
+    """Two trainings with the same seed and configuration are the same."""
     threads: int = Field(0, ge=0)
     """Threads of each process; 0 leaves it to torch."""
 
@@ -113,14 +122,23 @@ class Config(_Strict):
     """The whole configuration."""
 
     name: str
+    """The model's, in its card."""
     description: str = "PUMA model"
+    """One sentence for its card."""
     data: Data
+    """Samples and how they are used."""
     inputs: tuple[str, ...] = PAPER
+    """Features by name, in this order; ``puma_coffea.puma.features.FEATURES`` lists them all."""
     ordering: Ordering = Ordering()
+    """How candidates become a sequence."""
     tokens: Tokens = Tokens()
+    """Which candidates the network sees."""
     hard_neutrals: HardNeutrals | None = None
+    """Neutrals so hard that they are kept whatever the network says."""
     network: Network = Network()
+    """Shape of the network."""
     recipe: Recipe = Recipe()
+    """Optimisation."""
 
     def card(self) -> Card:
         """The card of the model to be trained, without metrics."""
