@@ -7,6 +7,7 @@ Blocks marked ``python`` of a page run one after the other, as a reader would pa
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -75,8 +76,14 @@ def script(page):
 )
 def test_the_python_of_a_page_runs(page, tmp_path):
     (tmp_path / "page.py").write_text(script(page))
+    commands_here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
-        [sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "page.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": commands_here},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
 
