@@ -324,12 +324,12 @@ def _weights(model: Puma, flat: Flat) -> NDArray[np.float32]:
     for (index, _), weights in zip(events, found, strict=True):
         values[index] = weights
     np.clip(values, 0, 1, out=values)
+    corrected = values
     if model.card.calibration is not None:
-        calibrated = model.card.calibration(values, np.abs(flat.eta))
-        values = np.where(flat.neutral, calibrated, values)
+        corrected = model.card.calibration(corrected, np.abs(flat.eta))
     if model.card.hard_neutrals is not None:
-        raised = model.card.hard_neutrals(values, flat.pt).astype(np.float32)
-        values = np.where(flat.neutral, raised, values)
+        corrected = model.card.hard_neutrals(corrected, flat.pt).astype(np.float32)
+    values = np.where(flat.neutral, corrected, values)
     values = values if model.charged == "model" else flat.by_vertex(values)
     return np.where(_without_pileup(flat), np.float32(1), values)
 

@@ -33,7 +33,7 @@ def fit_calibration(
         basis = [w * (region == r) for r in range(len(edges) + 1)]
         basis += [spread, spread * (1 - 2 * w)]
         pt = np.hypot(*momenta)
-        free = 1 - raised(0 * w, pt)  # what raising leaves to the network
+        free = 1 - raised(np.zeros_like(w), pt)  # what raising leaves to the network
         residual[event] -= momenta @ raised(w, pt)
         terms[event] = (momenta * free) @ np.stack(basis, axis=1)
     return _solve(residual, terms, edges)

@@ -226,13 +226,9 @@ class Trainer:
 
     def _validate(self, loss: float) -> None:
         row: dict[str, Any] = {"step": self.step, "seconds": round(self.seconds), "loss": loss}
-        weigh, limit, raised = (
-            weigher(self.average),
-            self.recipe.validate_events,
-            self.config.raised,
-        )
+        weigh, limit = weigher(self.average), self.recipe.validate_events
         for name, store in self.judges.items():
-            row[name] = missing_momentum(weigh, store, limit, raised).ratio
+            row[name] = missing_momentum(weigh, store, limit, self.config.raised).ratio
         figure = sum(row[name] for name in self.judges) / len(self.judges)
         if figure < self.best:
             self.best, self.since_best = figure, 0
