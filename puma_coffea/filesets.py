@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from puma_coffea.exceptions import BadConfig, NoEvents
+from puma_coffea.mistakes import unknown_key
 from puma_coffea.opening import TREE
 
 DEFAULT_DATASET = "events"
@@ -117,9 +118,7 @@ def _dataset(entry: Any, where: str) -> Dataset:
 def _check_keys(entry: dict[str, Any], known: tuple[str, ...], where: str) -> None:
     for key in entry:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}."
-            msg = f"{where}: unknown key '{key}'; {hint}"
+            msg = f"{where}: {unknown_key(key, known)}"
             raise BadConfig(msg)
 
 

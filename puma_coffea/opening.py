@@ -82,6 +82,9 @@ def count_events(path: str | PathLike[str]) -> int:
     except FileNotFoundError:
         msg = f"There is no file {name}."
         raise NotDelphesFile(msg) from None
+    except IsADirectoryError:
+        msg = f"{name} is a folder; name the files in it, for instance '{name.rstrip('/')}/*.root'."
+        raise NotDelphesFile(msg) from None
     except unreadable() as error:
         msg = (
             f"{name} cannot be read as a ROOT file ({first_line(error)}); "
@@ -106,4 +109,4 @@ def count_events(path: str | PathLike[str]) -> int:
 def first_line(error: BaseException) -> str:
     """What an exception says, in one line."""
     lines = str(error).strip().splitlines()
-    return lines[0].strip() if lines else type(error).__name__
+    return lines[0].strip(" ,") if lines else type(error).__name__

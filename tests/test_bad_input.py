@@ -50,6 +50,14 @@ def test_an_empty_file(tmp_path):
     assert "empty.root" in sentence_of(error)
 
 
+def test_a_folder(tmp_path):
+    with pytest.raises(NotDelphesFile) as error:
+        open_events(tmp_path)
+    assert f"is a folder; name the files in it, for instance '{tmp_path}/*.root'" in sentence_of(
+        error
+    )
+
+
 @pytest.mark.parametrize("fraction", [0.0001, 0.1, 0.5, 0.99])
 def test_a_truncated_file(tmp_path, fraction):
     content = Path(sample_path("zvv_pu0")).read_bytes()

@@ -62,6 +62,9 @@ def export_model(
     little low, and for a better response one may raise them.
     """
     path = checkpoint / CHECKPOINT if checkpoint.is_dir() else checkpoint
+    if not path.exists():
+        msg = f"There is no {path}; name the folder of a training, made by 'puma-coffea train'."
+        raise BadConfig(msg)
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
         config = Config.model_validate(state["config"])

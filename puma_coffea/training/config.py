@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from puma_coffea.exceptions import BadConfig
+from puma_coffea.mistakes import unknown_key
 from puma_coffea.puma.card import Card, HardNeutrals, Network, Ordering, Tokens
 from puma_coffea.puma.features import PAPER
 
@@ -235,11 +236,31 @@ def make_config(content: dict[str, Any], preset: str = "default", where: str = "
         config = Config.model_validate(merge(PRESETS[preset], content))
         config.card()  # knows which inputs exist
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        msg = f"{where}: {key}: {first['msg']}."
+        msg = f"{where}: {_first_mistake(error)}"
         raise BadConfig(msg) from error
     return config
+
+
+def _first_mistake(error: ValidationError) -> str:
+    """The mistake to mend first: a misspelt key, since what was meant may be found missing too."""
+    found = error.errors()
+    first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
+    place = [str(part) for part in first["loc"]]
+    if first["type"] != "extra_forbidden":
+        return f"{'.'.join(place)}: {first['msg']}."
+    *parents, key = place
+    sentence = unknown_key(key, _keys(parents))
+    return f"{'.'.join(parents)}: {sentence}" if parents else sentence
+
+
+def _keys(place: list[str]) -> list[str]:
+    """Keys of the configuration at a place."""
+    model: type[BaseModel] = Config
+    for name in place:
+        kind = model.model_fields[name].annotation
+        kinds = (each for each in (kind, *get_args(kind)) if isinstance(each, type))
+        model = next(each for each in kinds if issubclass(each, BaseModel))
+    return list(model.model_fields)
 
 
 def merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:

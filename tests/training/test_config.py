@@ -49,7 +49,16 @@ def test_settings_override_single_keys_of_the_preset(tmp_path):
     ("text", "sentence"),
     [
         ("name: x\n", "data: Field required"),
-        (MINIMAL + "recipe:\n  learningrate: 1\n", "recipe.learningrate: Extra inputs"),
+        (
+            MINIMAL + "recipe:\n  learningrate: 1\n",
+            "recipe: unknown key 'learningrate'; did you mean 'learning_rate'",
+        ),
+        (
+            MINIMAL + "hard_neutrals:\n  raise_form: 90\n",
+            "hard_neutrals: unknown key 'raise_form'; did you mean 'raise_from'",
+        ),
+        (MINIMAL + "colour: blue\n", "config.yaml: unknown key 'colour'; known are name, "),
+        ("name: x\ndata:\n  fils: [a.parquet]\n", "data: unknown key 'fils'; did you mean 'files'"),
         (MINIMAL + "recipe:\n  steps: many\n", "recipe.steps: Input should be a valid integer"),
         (MINIMAL + "recipe:\n  steps: 500\n", "recipe: Value error, steps .500. must hold alone"),
         (MINIMAL + "inputs: [pt, colour]\n", "inputs: Value error, unknown inputs colour"),

@@ -152,6 +152,11 @@ def test_a_folder_of_another_network_is_refused(straight, cache):
         Trainer(other, straight, cache)
 
 
+def test_a_folder_without_a_training_is_refused(tmp_path):
+    with pytest.raises(BadConfig, match=r"checkpoint\.pt; name the folder of a training"):
+        export_model(tmp_path, tmp_path / "model")
+
+
 def test_something_else_than_a_checkpoint_is_refused(tmp_path):
     (tmp_path / "checkpoint.pt").write_text("no")
     with pytest.raises(BadConfig, match="no checkpoint of a training"):
