@@ -336,9 +336,9 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """The card of a model."""
-    from puma_coffea.puma.catalogue import card_table, show_model
+    from puma_coffea.puma.catalogue import card_page, show_model
 
-    _answer(show_model(model), card_table, as_json)
+    _answer(show_model(model), card_page, as_json)
 
 
 @models.command()

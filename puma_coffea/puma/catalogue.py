@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
-from rich.table import Table
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.table import Column, Table
+from rich.text import Text
 
 from puma_coffea.puma.card import Card, parse_card, read_card
 from puma_coffea.puma.model import Puma, find_folder, shipped_names
@@ -84,24 +88,45 @@ def models_table(models: list[dict[str, Any]]) -> Table:
     return table
 
 
-def card_table(card: dict[str, Any]) -> Table:
-    """A card for a terminal: settings by their names, then the metrics with their commands."""
-    table = Table(show_header=False, title=card["name"])
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+def card_page(card: dict[str, Any]) -> Group:
+    """A card for a terminal: settings by their names, the figures, the commands that make them."""
+    settings = Table(show_header=False, title=card["name"])
+    settings.add_column(no_wrap=True)
+    settings.add_column(overflow="fold")
     for key in ("description", "licence"):
-        table.add_row(key, card[key])
-    table.add_row("inputs", ", ".join(card["inputs"]))
-    for section in ("ordering", "tokens", "network", "training"):
-        text = ", ".join(f"{key} {value}" for key, value in card[section].items())
-        table.add_row(section, text or "none")
-    for metric in card["metrics"]:
-        error = "" if metric["error"] is None else f" ± {metric['error']:g}"
-        table.add_row(
-            f"{metric['sample']} {metric['quantity']}",
-            f"{metric['value']:g}{error}   {metric['command']}",
-        )
+        settings.add_row(key, card[key])
+    settings.add_row("inputs", ", ".join(card["inputs"]))
+    for section in ("ordering", "tokens", "network", "calibration", "hard_neutrals", "training"):
+        text = ", ".join(f"{key} {value}" for key, value in (card[section] or {}).items())
+        settings.add_row(section, text or "none")
+    if not card["metrics"]:
+        return Group(settings)
+    commands = dict.fromkeys(metric["command"] for metric in card["metrics"])
+    made_by = "\n".join(["Made by:", *map(_shell_lines, commands)])
+    return Group(settings, _figures(card["metrics"]), Text(made_by))
+
+
+def _figures(metrics: list[dict[str, Any]]) -> Table:
+    """A row for each sample, a column for each quantity."""
+    figures = {(each["sample"], each["quantity"]): _figure(each) for each in metrics}
+    samples, quantities = (dict.fromkeys(names) for names in zip(*figures, strict=True))
+    table = Table(Column("sample", no_wrap=True), box=SIMPLE_HEAD)
+    for quantity in quantities:
+        widest = max(len(figures.get((sample, quantity), "")) for sample in samples)
+        table.add_column(quantity, min_width=widest)
+    for sample in samples:
+        table.add_row(sample, *(figures.get((sample, quantity), "") for quantity in quantities))
     return table
+
+
+def _figure(metric: dict[str, Any]) -> str:
+    error = "" if metric["error"] is None else f" ± {metric['error']:.2g}"
+    return f"{metric['value']:.3g}{error}"
+
+
+def _shell_lines(command: str) -> str:
+    """A command broken into lines that a shell takes as one."""
+    return " \\\n  ".join(wrap(command, 74, break_long_words=False, break_on_hyphens=False))
 
 
 def verdict(verified: dict[str, Any]) -> str:

@@ -52,6 +52,18 @@ def test_a_card_is_shown_whole(folder):
     assert show_model(str(folder / SCRIPT))["inputs"] == shown["inputs"]
 
 
+def test_a_shown_card_says_each_command_once_as_a_shell_takes_it():
+    card = show_model("puma")
+    text = answer("show", "puma")
+    (command,) = {metric["command"] for metric in card["metrics"]}
+    _, shown = text.split("Made by:\n")
+    assert shown.replace("\\\n", "").split() == command.split()
+    figures = {(each["sample"], each["quantity"]): each["value"] for each in card["metrics"]}
+    width = figures["val_ttbar_pu140", "pTmiss width over tuned PUPPI"]
+    assert f"{width:.3g} ±" in text
+    assert "raise_to 200.0" in text
+
+
 def test_an_intact_model_is_verified(folder):
     verified = verify_model("tiny")
     assert verified["files"] == [CARD, SCRIPT, WEIGHTS]
