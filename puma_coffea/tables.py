@@ -38,7 +38,7 @@ def summary_tables(result: dict[str, Any]) -> list[Table]:
     for dataset in result["summary"]:
         events = result["record"].get(dataset, {}).get("events", 0)
         table = Table(title=f"{dataset}: {events} events (GeV)")
-        table.add_column("method", no_wrap=True)
+        table.add_column("method", overflow="fold")
         for heading in SHORT:
             table.add_column(heading, justify="right", no_wrap=True)
         for row in rows(result, dataset):
@@ -52,11 +52,11 @@ def evaluation_tables(results: dict[str, Any], reference: str) -> list[Table]:
     tables = []
     for dataset, methods in results.items():
         events = next(iter(methods.values()))["events"]
-        # No vertical lines: long names of models fit into 80 columns.
+        # No vertical lines: most names of models fit into 80 columns; longer ones are folded, numbers never.
         table = Table(
             title=f"{dataset}: {events} events (GeV)", box=SIMPLE_HEAD, collapse_padding=True
         )
-        table.add_column("method", no_wrap=True)
+        table.add_column("method", overflow="fold")
         for heading in ("pTmiss\nwidth", f"over\n{reference}", "response", "U_perp", "AUC"):
             table.add_column(heading, justify="right", no_wrap=True)
         for name, row in methods.items():

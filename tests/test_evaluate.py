@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from rich.console import Console
 
 from puma_coffea import sample_path
 from puma_coffea.evaluate import card_metrics, evaluate
 from puma_coffea.running import prepare, run
-from puma_coffea.tables import component_width, write_evaluation
+from puma_coffea.tables import component_width, evaluation_tables, write_evaluation
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +71,16 @@ def test_a_cards_metrics_carry_their_command(results, tmp_path):
     assert all(m["command"] == "puma-coffea evaluate ..." for m in metrics)
     write_evaluation(results, ["chs"], "command", tmp_path / "e.json")
     assert json.loads((tmp_path / "e.json").read_text())["results"]["zvv"]["chs"]["events"] == 12
+
+
+def test_long_names_of_methods_are_folded_and_no_number_is_cut(results):
+    name, row = "puma:trainings/of-this-week/the-third-model", results["zvv"]["truth"]
+    (table,) = evaluation_tables({"zvv": {name: row}}, "puppi")
+    numbers = [next(iter(column.cells)) for column in table.columns[1:]]
+    console = Console(width=80)
+    with console.capture() as shown:
+        console.print(table)
+    text = shown.get()
+    assert all(number in text for number in numbers)
+    below = text.rpartition("─")[2]
+    assert "".join(line.split()[0] for line in below.splitlines() if line.strip()) == name
