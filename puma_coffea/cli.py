@@ -168,6 +168,36 @@ def overlay(
 
 
 @app.command()
+def simulate(
+    processes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PROCESS...",
+            help="Names or files of Pythia settings (.cmnd); events take turns.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The new Parquet sample.")],
+    events: Annotated[int, typer.Option(min=1, help="Number of events.")] = 1000,
+    pileup: Annotated[
+        str, typer.Option(help="Mean number of interactions, or a range to draw it from: 0-200.")
+    ] = "140",
+    interactions: Annotated[
+        int, typer.Option(min=1, help="Size of the pool that pile-up is drawn from.")
+    ] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+) -> None:
+    """Simulate events with Pythia and a small copy of the CMS Phase-II detector."""
+    from puma_coffea.simulation.events import mean_range, write_simulated
+
+    with _file_progress() as progress:
+        made = write_simulated(
+            processes, output, events, mean_range(pileup), interactions, seed, workers, progress
+        )
+    Console().print(f"{made} events: {output}", highlight=False, soft_wrap=True)
+
+
+@app.command()
 def train(
     config: Annotated[
         Path, typer.Argument(help="YAML file: name, data, and what differs from the preset.")
@@ -361,7 +391,7 @@ def _answer(answer: Any, shown: Callable[[Any], Any], as_json: bool) -> None:
 
 @contextmanager
 def _file_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Bars on a terminal's standard error, one for each file; call with file, done, in all."""
+    """Bars on a terminal's standard error; call with a file or a step, how much is done, in all."""
     from rich.progress import Progress
 
     bars = Progress(console=Console(stderr=True), disable=not sys.stderr.isatty())
