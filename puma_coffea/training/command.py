@@ -98,6 +98,7 @@ def _training(config: Config, state: dict[str, Any]) -> dict[str, Any]:
         "samples": names,
         "hard_samples": [Path(pattern).name for pattern in config.data.hard_files],
         "overlays": config.data.overlays,
+        "simulated_samples": [Path(pattern).name for pattern in config.data.simulated],
         "steps": state["step"],
         "hours": round(state["seconds"] / 3600, 2),
         "recipe": config.recipe.model_dump(mode="json"),

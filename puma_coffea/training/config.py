@@ -24,6 +24,8 @@ class Data(_Strict):
     """Parquet samples, paths or globs, with the column ``y``."""
     hard_files: tuple[str, ...] = ()
     """Hard events without pile-up, to be laid over the pile-up of the others."""
+    simulated: tuple[str, ...] = ()
+    """Samples that only train, as from ``puma-coffea simulate``; nothing of them is held out."""
     validation: tuple[str, ...] = ()
     """Samples on which choices are made, beside what is held out of every file."""
     overlays: int = Field(0, ge=0)

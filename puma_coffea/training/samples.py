@@ -1,4 +1,4 @@
-"""Which events train and which judge, as stores of tokens; overlaid ones are made in parallel."""
+"""Which events train and which judge, as stores of tokens; most are made in parallel."""
 
 from __future__ import annotations
 
@@ -35,18 +35,21 @@ class Split:
 
 
 def training_stores(config: Config, cache: Path) -> list[TokenStore]:
-    """Tokens to train on: those of the files, then the overlaid ones."""
+    """Tokens to train on: those of the files, then the overlaid and the simulated ones."""
     data = config.data
     files = expand(data.files)
     key = key_of(files, part="train", held_out=data.held_out)
     real = store_for(read_batches(files, Split(data.held_out).kept), config.card(), cache, key)
     firsts = range(0, data.overlays, SHARD)
-    parts = [(first, min(SHARD, data.overlays - first)) for first in firsts]
+    parts: list[tuple[Any, ...]] = [
+        (_overlay_store, first, min(SHARD, data.overlays - first)) for first in firsts
+    ]
+    parts += [(_simulated_store, file) for file in expand(data.simulated)]
     workers = min(len(parts), len(os.sched_getaffinity(0)))
     if workers < 2:
-        return [real, *(_overlay_store(config, cache, *part) for part in parts)]
+        return [real, *(make(config, cache, *part) for make, *part in parts)]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        made = [pool.submit(_overlay_folder, config, cache, *part) for part in parts]
+        made = [pool.submit(_folder, make, config, cache, *part) for make, *part in parts]
         return [real, *(TokenStore(each.result()) for each in made)]
 
 
@@ -97,6 +100,12 @@ def _overlay_store(config: Config, cache: Path, first: int, count: int) -> Token
     return store_for(made, config.card(), cache, key)
 
 
-def _overlay_folder(config: Config, cache: Path, first: int, count: int) -> Path:
+def _simulated_store(config: Config, cache: Path, file: str) -> TokenStore:
+    """All events of a simulated sample."""
+    return store_for(read_batches([file]), config.card(), cache, key_of([file], part="simulated"))
+
+
+def _folder(make: Any, config: Config, cache: Path, *part: Any) -> Path:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    return _overlay_store(config, cache, first, count).folder
+    made: TokenStore = make(config, cache, *part)
+    return made.folder

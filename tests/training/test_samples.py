@@ -55,6 +55,18 @@ def test_parts_are_the_same_on_any_number_of_cores(monkeypatch, tmp_path):
         np.testing.assert_array_equal(one.x, two.x)
 
 
+def test_simulated_events_train_and_do_not_judge(tmp_path):
+    simulated = sample_path("vbfhinv_pu140.parquet")
+    with_them = config(simulated=[simulated])
+    real, overlays, more = samples.training_stores(with_them, tmp_path)
+    assert [len(store) for store in (real, overlays, more)] == [48, 6, 60]
+    assert len(samples.judging_stores(with_them, tmp_path)["held_out"]) == 12
+    true = ak.from_parquet(simulated)
+    weights = (true["vertex"] == 0) * true["pt"]
+    base = -ak.sum(weights * np.cos(true["phi"]), axis=1) - true["gen_met_x"]
+    np.testing.assert_allclose(more.base[:, 0], base, atol=1e-3)
+
+
 def test_overlaid_events_judge_too(tmp_path):
     judges = samples.judging_stores(config(validation_overlays=4), tmp_path)
     assert {name: len(store) for name, store in judges.items()} == {
