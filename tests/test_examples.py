@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,21 @@ def test_pfnano_script_runs(shared, model):
     shown = output_of(EXAMPLES / "pfnano.py", shared / "root" / "pfnano.root", model)
     assert "10 events" in shown
     assert "CMS PUPPI          26.2" in shown
+
+
+def test_the_samples_of_the_training_are_of_all_processes(tmp_path):
+    from puma_coffea.simulation.generator import PROCESSES
+
+    calls, stub = tmp_path / "calls", tmp_path / "puma-coffea"
+    stub.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
+    stub.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    script = ["bash", str(EXAMPLES / "simulate_samples.sh"), str(tmp_path / "samples")]
+    subprocess.run(script, check=True, env=os.environ | {"PATH": path})
+    lines = [line.removeprefix("simulate ").split(" --") for line in calls.read_text().splitlines()]
+    assert len({line[-1] for line in lines}) == len(lines) == 32
+    assert {name for line in lines for name in line[0].split()} == set(PROCESSES)
+    assert {line[2] for line in lines} == {"pileup 140", "pileup 0-220"}
 
 
 def test_adding_puma_is_the_three_lines_of_its_docstring(tmp_path):

@@ -53,11 +53,14 @@ class Recipe(_Strict):
     events: int = Field(64, ge=1)
     """Events in a batch of those."""
     event_rate: float = Field(2e-4, gt=0)
-    """Learning rate of those steps, and of the next."""
+    """Learning rate of those steps."""
     attend_steps: int = Field(0, ge=0)
     """The last of the steps, again on whole events; attention, if it was silent, begins to speak."""
     attend_events: int = Field(16, ge=1)
     """Events in a batch of those."""
+    attend_rate: float | None = Field(None, gt=0)
+    """Learning rate of those steps; default: as ``event_rate``. The more pile-up there is to learn
+    from, the higher it may be."""
     real_share: float | None = Field(None, ge=0, le=1)
     """Share of the samples' own events in batches, beside overlaid ones; default: by their numbers."""
     crops: int = Field(16, ge=1)

@@ -29,7 +29,8 @@ def phase_of(recipe: Recipe, step: int) -> Phase:
         return Phase("crops", alone, whole - alone, rate)
     if step < attend:
         return Phase("whole", whole, attend - whole, recipe.event_rate)
-    return Phase("attend", attend, recipe.steps - attend, recipe.event_rate)
+    rate = recipe.attend_rate or recipe.event_rate
+    return Phase("attend", attend, recipe.steps - attend, rate)
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from puma_coffea import jets, met, method, read_candidates, read_truth
+from puma_coffea.benchmarks.simulation import markdown, per_event
 from puma_coffea.cli import app
 from puma_coffea.exceptions import BadConfig, BadOutput
 from puma_coffea.simulation.events import mean_range, write_simulated
@@ -139,3 +140,13 @@ def test_the_command_simulates(tmp_path):
     assert result.exit_code == 0, result.output
     assert "2 events" in result.output
     assert len(read_candidates(path)) == 2
+
+
+def test_the_comparison_finds_a_sample_equal_to_itself_and_half_of_it_different():
+    pf = read_candidates(SAMPLE / "zvv_pu140.parquet")
+    table = markdown(per_event(pf), per_event(pf)).splitlines()
+    assert len(table) == 2 + 16
+    assert "| photons | 1.5 to 3.0 | 1.000 ±" in "\n".join(table)
+    thinned = per_event(pf[ak.local_index(pf.pt) % 2 == 0])
+    number, _ = thinned["neutral hadrons", 3.0]["number"]
+    assert number / per_event(pf)["neutral hadrons", 3.0]["number"][0] == pytest.approx(0.5, 0.05)

@@ -180,9 +180,8 @@ def test_a_training_killed_on_whole_events_goes_on_as_if_nothing_had_happened(la
 
 
 def test_each_phase_has_its_own_rise_and_fall():
-    recipe = Config.model_validate(WHOLE).recipe.model_copy(
-        update={"steps": 120, "schedule": "cosine", "together_rate": 5e-4, "attend_steps": 20}
-    )
+    changes = {"steps": 120, "schedule": "cosine", "together_rate": 5e-4, "attend_steps": 20}
+    recipe = Config.model_validate(WHOLE).recipe.model_copy(update=changes)
     names = [phase_of(recipe, step).name for step in (0, 29, 30, 69, 70, 99, 100, 119)]
     assert names == [name for name in ("alone", "crops", "whole", "attend") for _ in range(2)]
     peaks = {"alone": 3e-3, "crops": 5e-4, "whole": 1e-3, "attend": 1e-3}
@@ -191,3 +190,4 @@ def test_each_phase_has_its_own_rise_and_fall():
         assert 0.8 * peak < max(rates) <= peak
         assert rates[0] < 0.5 * peak
         assert rates[-1] < 0.1 * peak
+    assert phase_of(recipe.model_copy(update={"attend_rate": 7.0}), 100).rate == 7
