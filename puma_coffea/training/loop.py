@@ -1,9 +1,8 @@
 """The training loop: resumable, the same on one process or several, judged by physics.
 
 Several processes: ``torchrun --nproc-per-node N -m puma_coffea.training.loop ...`` or the
-command line under torchrun. torch.distributed is used directly; averaging gradients takes a
-dozen lines, and a framework would hide them. Each process takes its share of the same batch and
-gradients are summed before the step, so one process and several give the same curve.
+command line under torchrun. Each process takes its share of the same batch and gradients are
+summed before the step, so one process and several give the same curve.
 """
 
 from __future__ import annotations
@@ -14,13 +13,11 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from puma_coffea.exceptions import BadConfig
@@ -33,9 +30,10 @@ from puma_coffea.training.log import Log
 from puma_coffea.training.logits import logits as fast_logits
 from puma_coffea.training.phases import Phase, learning_rate, phase_of
 from puma_coffea.training.physics import missing_momentum, weigher
+from puma_coffea.training.processes import Processes
 from puma_coffea.training.samples import judging_stores, training_stores
 from puma_coffea.training.teacher import out_of_fold
-from puma_coffea.training.whole import Whole, event_loss, thin
+from puma_coffea.training.whole import Thinned, Whole, event_loss, thin
 
 logger = logging.getLogger(__name__)
 
@@ -62,22 +60,25 @@ class Trainer:
     ) -> None:
         self.config, self.folder, self.log = config, folder, Log(folder, tensorboard)
         self.recipe = config.recipe
-        self.rank, self.world, self.device = _join()
+        self.processes = Processes.join()
+        self.rank, self.world, self.device = self.processes
         if self.recipe.threads:
             torch.set_num_threads(self.recipe.threads)
         self.half = self.recipe.half and half_is_fast()
         torch.manual_seed(self.recipe.seed)
         folder.mkdir(parents=True, exist_ok=True)
         cache = cache or folder / "cache"
-        with _first_process_ahead(self.rank):
+        with self.processes.first_ahead():
             self.judges = judging_stores(config, cache)
             self.stores = training_stores(config, cache)
         self.crops = Crops(self.stores, self.recipe, config.network.band, config.inputs)
         self.singles = Singles(self.stores, self.recipe) if self.recipe.alone_steps else None
         self.whole: Whole | None = None  # made when its phase begins
         if self.singles is not None and self.recipe.teacher:
-            with _first_process_ahead(self.rank):
-                self.singles.teach(out_of_fold(self.singles, threads=torch.get_num_threads()))
+            with self.processes.first_ahead():
+                # The others wait: their threads are free.
+                threads = torch.get_num_threads() * self.world
+                self.singles.teach(out_of_fold(self.singles, threads))
         shape = NetworkConfig(inputs=len(config.inputs), **config.network.model_dump())
         self.network = PumaNetwork(shape).to(self.device)
         if self.singles is not None:
@@ -144,19 +145,19 @@ class Trainer:
             self.whole = self._find_events(phase)
 
     def _find_events(self, phase: Phase) -> Whole:
-        """Whole events; those of a network without attention are thinned, once, by the first process."""
+        """Whole events; those of a network without attention are thinned, once, each store by one process."""
         if phase.name == "attend":
             return Whole(self.stores, self.recipe, self.recipe.attend_events)
         if attends(self.network):
             return Whole(self.stores, self.recipe, self.recipe.events)
         folder, weigh = self.folder / "thinned", weigher(self.average)
-        with _first_process_ahead(self.rank):
-            if self.rank == 0 and self.step == phase.first:
-                shutil.rmtree(folder, ignore_errors=True)  # of another training
-            thinned = [
-                thin(store, weigh, folder / store.folder.name, self.config.raised)
-                for store in self.stores
-            ]
+        if self.rank == 0 and self.step == phase.first:
+            shutil.rmtree(folder, ignore_errors=True)  # of another training
+        self.processes.wait()
+        for store in self.stores[self.rank :: self.world]:
+            thin(store, weigh, folder / store.folder.name, self.config.raised)
+        self.processes.wait()
+        thinned = [Thinned(folder / store.folder.name) for store in self.stores]
         return Whole(self.stores, self.recipe, self.recipe.events, thinned)
 
     def _loss(self, number: int) -> Tensor:
@@ -192,7 +193,7 @@ class Trainer:
         flat = torch.cat(
             [g.reshape(-1) for g in gradients] + [torch.tensor([loss], device=self.device)]
         )
-        distributed.all_reduce(flat)
+        flat = self.processes.add_up(flat)
         start = 0
         for gradient in gradients:
             gradient.copy_(flat[start : start + gradient.numel()].reshape(gradient.shape))
@@ -228,7 +229,8 @@ class Trainer:
         row: dict[str, Any] = {"step": self.step, "seconds": round(self.seconds), "loss": loss}
         weigh, limit = weigher(self.average), self.recipe.validate_events
         for name, store in self.judges.items():
-            row[name] = missing_momentum(weigh, store, limit, self.config.raised).ratio
+            found = missing_momentum(weigh, store, limit, self.config.raised, self.processes)
+            row[name] = found.ratio
         figure = sum(row[name] for name in self.judges) / len(self.judges)
         if figure < self.best:
             self.best, self.since_best = figure, 0
@@ -285,27 +287,3 @@ def _freeze_norms(network: nn.Module) -> None:
     for module in network.modules():
         if isinstance(module, MaskedBatchNorm):
             module.eval()
-
-
-def _join() -> tuple[int, int, torch.device]:
-    """Rank, number of processes and this one's device, as torchrun says."""
-    world, local = (
-        int(os.environ.get(k, d)) for k, d in (("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
-    )
-    device = torch.device("cpu")
-    if torch.cuda.is_available():
-        device = torch.device("cuda", local % torch.cuda.device_count())
-        torch.cuda.set_device(device)
-    if world > 1 and not distributed.is_initialized():
-        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return int(os.environ.get("RANK", "0")), world, device
-
-
-@contextmanager
-def _first_process_ahead(rank: int) -> Iterator[None]:
-    """Inside, the first process writes to disk what the others, which wait, then read."""
-    if rank > 0:
-        distributed.barrier()
-    yield
-    if rank == 0 and distributed.is_initialized():
-        distributed.barrier()

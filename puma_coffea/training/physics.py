@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from puma_coffea.puma.fast import NumbaEngine
 from puma_coffea.puma.network import PumaNetwork
+from puma_coffea.training.processes import ALONE, Processes
 from puma_coffea.training.store import TokenStore
 
 Weigh = Callable[[NDArray[np.float32]], NDArray[Any]]
@@ -39,18 +41,24 @@ def unchanged(weights: Any, pt: Any) -> Any:  # noqa: ARG001
 
 
 def missing_momentum(
-    weigh: Weigh, store: TokenStore, limit: int, raised: Raise = unchanged
+    weigh: Weigh,
+    store: TokenStore,
+    limit: int,
+    raised: Raise = unchanged,
+    processes: Processes = ALONE,
 ) -> Figure:
     """Width of the pTmiss residual on whole events, and its ratio to PUPPI's.
 
-    At most ``limit`` events are judged, spread over the store.
+    At most ``limit`` events are judged, spread over the store; several processes share them, and
+    all get the same figure.
     """
     chosen = np.unique(np.linspace(0, len(store) - 1, min(limit, len(store))).astype(np.int64))
-    found = []
-    for event in chosen:
-        weights, momenta = used_weights(weigh, store, event, raised)
-        found.append(store.base[event] - momenta @ weights)
-    width, puppi = component_width(np.array(found)), component_width(store.puppi[chosen])
+    found = np.zeros((len(chosen), 2))
+    for place in range(processes.rank, len(chosen), processes.world):
+        weights, momenta = used_weights(weigh, store, chosen[place], raised)
+        found[place] = store.base[chosen[place]] - momenta @ weights
+    found = processes.add_up(torch.from_numpy(found)).numpy(force=True)
+    width, puppi = component_width(found), component_width(store.puppi[chosen])
     return Figure(width / puppi, width, puppi)
 
 

@@ -27,6 +27,14 @@ from puma_coffea.training.phases import learning_rate
 from puma_coffea.training.physics import weigher
 from puma_coffea.training.samples import held_out_store
 
+PHASES = {
+    "alone_steps": 20, "event_steps": 10, "attend_steps": 10, "singles": 1024, "events": 8, "attend_events": 4,
+}  # fmt: skip
+WHOLE = SMALL | {
+    "data": SMALL["data"] | {"simulated": SMALL["data"]["files"]},  # a second store
+    "recipe": SMALL["recipe"] | PHASES | {"steps": 40, "teacher": 0.5},
+}
+
 PROGRAM = """
 import json, pathlib, sys
 from puma_coffea.training.config import Config
@@ -86,10 +94,10 @@ def test_a_log_for_tensorboard_says_what_it_needs(tmp_path, monkeypatch):
         Log(tmp_path, tensorboard=True)
 
 
-def command(folder, cache):
+def command(folder, cache, config=SMALL):
     import json
 
-    return ["-c", PROGRAM, json.dumps(SMALL), str(folder), str(cache)]
+    return ["-c", PROGRAM, json.dumps(config), str(folder), str(cache)]
 
 
 def test_a_killed_training_goes_on_as_if_nothing_had_happened(straight, tmp_path, cache):
@@ -109,22 +117,20 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(straight, tmp_path
         assert resumed[step] == (pytest.approx(loss, rel=1e-5), pytest.approx(figure, rel=1e-5))
 
 
-def test_two_processes_give_the_curve_of_one(straight, tmp_path, cache):
+@pytest.mark.parametrize("config", [SMALL, WHOLE], ids=["crops", "whole events"])
+def test_two_processes_give_the_curve_of_one(config, straight, tmp_path, cache):
+    if config is WHOLE:
+        straight = tmp_path / "one"
+        subprocess.run([sys.executable, *command(straight, cache, config)], check=True)
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
-    _, _, *arguments = command(tmp_path / "out", cache)
-    launcher = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-    ]
+    _, _, *arguments = command(tmp_path / "out", cache, config)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(
-        [*launcher, str(script), *arguments], check=True, env=environment, capture_output=True
-    )
+        [sys.executable, *launcher, str(script), *arguments],
+        check=True, env=environment, capture_output=True,
+    )  # fmt: skip
     both, one = curve(tmp_path / "out"), curve(straight)
     assert set(both) == set(one)
     for step, (loss, figure) in one.items():
