@@ -109,7 +109,7 @@ def process_named(name: str) -> Process:
             raise BadConfig(msg) from error
         return Process(tuple(line for line in lines if "=" in line and line[:1] not in "!#"))
     close = get_close_matches(name, PROCESSES, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(PROCESSES)}"
+    hint = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(PROCESSES)}."
     msg = f"There is no process {name!r}; {hint} A file of Pythia settings (.cmnd) works, too."
     raise BadConfig(msg)
 
