@@ -1,8 +1,7 @@
 """The training loop: resumable, the same on one process or several, judged by physics.
 
-Several processes: ``torchrun --nproc-per-node N -m puma_coffea.training.loop ...`` or the
-command line under torchrun. Each process takes its share of the same batch and gradients are
-summed before the step, so one process and several give the same curve.
+Several processes: the command line under torchrun. Each takes its share of the same batch and
+gradients are summed before the step, so one process and several give the same curve.
 """
 
 from __future__ import annotations

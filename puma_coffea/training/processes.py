@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, distributed
+
+PATIENCE = timedelta(days=7)  # with one that prepares tokens of a large sample
 
 
 class Processes(NamedTuple):
@@ -34,7 +37,8 @@ class Processes(NamedTuple):
             device = torch.device("cuda", local % torch.cuda.device_count())
             torch.cuda.set_device(device)
         if world > 1 and not distributed.is_initialized():
-            distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+            backend = "nccl" if device.type == "cuda" else "gloo"
+            distributed.init_process_group(backend, timeout=PATIENCE)
         return cls(rank, world, device)
 
     def add_up(self, values: Tensor) -> Tensor:
