@@ -127,10 +127,11 @@ def test_two_processes_give_the_curve_of_one(config, straight, tmp_path, cache):
     _, _, *arguments = command(tmp_path / "out", cache, config)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run(
+    run = subprocess.run(
         [sys.executable, *launcher, str(script), *arguments],
-        check=True, env=environment, capture_output=True,
+        check=False, env=environment, capture_output=True, text=True,
     )  # fmt: skip
+    assert run.returncode == 0, run.stderr
     both, one = curve(tmp_path / "out"), curve(straight)
     assert set(both) == set(one)
     for step, (loss, figure) in one.items():
