@@ -110,6 +110,7 @@ class Trainer:
                 began = time.monotonic()
                 self._validate(sum(losses) / len(losses))
                 losses = []
+        self.processes.wait()
         return self.best
 
     def _step(self) -> float:

@@ -6,6 +6,7 @@ hide them.
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,6 +40,8 @@ class Processes(NamedTuple):
         if world > 1 and not distributed.is_initialized():
             backend = "nccl" if device.type == "cuda" else "gloo"
             distributed.init_process_group(backend, timeout=PATIENCE)
+            # Left to the interpreter, its threads now and then abort a process that has finished.
+            atexit.register(distributed.destroy_process_group)
         return cls(rank, world, device)
 
     def add_up(self, values: Tensor) -> Tensor:
