@@ -205,7 +205,7 @@ def train(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder of the training; resumed if it exists.")
     ],
-    preset: Annotated[str, typer.Option(help="default or paper.")] = "default",
+    preset: Annotated[str, typer.Option(help="default, fine-tune or paper.")] = "default",
     cache: Annotated[
         Path | None, typer.Option(help="Folder for prepared tokens; default OUTPUT/cache.")
     ] = None,

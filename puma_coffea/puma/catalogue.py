@@ -16,6 +16,14 @@ from puma_coffea.puma.model import Puma, find_folder, shipped_names
 
 # What batch normalisation keeps of the data: numbers of the file, but no parameters.
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+SECTIONS = (
+    "ordering",
+    "tokens",
+    "network",
+    "calibration",
+    "hard_neutrals",
+    "training",
+)  # of a card
 
 
 def list_models() -> list[dict[str, Any]]:
@@ -96,14 +104,24 @@ def card_page(card: dict[str, Any]) -> Group:
     for key in ("description", "licence"):
         settings.add_row(key, card[key])
     settings.add_row("inputs", ", ".join(card["inputs"]))
-    for section in ("ordering", "tokens", "network", "calibration", "hard_neutrals", "training"):
-        text = ", ".join(f"{key} {value}" for key, value in (card[section] or {}).items())
-        settings.add_row(section, text or "none")
+    sections = {key: card[key] or {} for key in SECTIONS}
+    sections["training"] = {k: v for k, v in sections["training"].items() if k != "recipe"}
+    sections["recipe"] = card["training"].get("recipe", {})
+    for name, section in sections.items():
+        texts = (_setting(key, value) for key, value in section.items())
+        settings.add_row(name, ", ".join(filter(None, texts)) or "none")
     if not card["metrics"]:
         return Group(settings)
     commands = dict.fromkeys(metric["command"] for metric in card["metrics"])
     made_by = "\n".join(["Made by:", *map(_shell_lines, commands)])
     return Group(settings, _figures(card["metrics"]), Text(made_by))
+
+
+def _setting(key: str, value: Any) -> str:
+    """A setting in words; nothing of one that is not set."""
+    if value is None or value == []:
+        return ""
+    return f"{key} {' '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
 def _figures(metrics: list[dict[str, Any]]) -> Table:

@@ -21,14 +21,16 @@ from puma_coffea.simulation.card import BEAM_LENGTH, BEAM_LIMIT
 from puma_coffea.simulation.detector import detect, set_seed
 from puma_coffea.simulation.generator import (
     COLUMNS,
-    MINIMUM_BIAS,
     SEEDS,
     Particles,
     generate,
+    minimum_bias,
     process_named,
+    ready_minimum_bias,
 )
 
 PART = 100  # events of one process that are simulated together
+READY = "minimum-bias.init"
 POOL_PART = 2000  # minimum-bias collisions that are generated together
 GENERATOR_JET_PT = 15.0
 INVISIBLE = (12, 14, 16, 1000022)
@@ -105,6 +107,8 @@ def write_simulated(
             TemporaryDirectory(prefix="puma-coffea-") as folder,
             ProcessPoolExecutor(workers, get_context("spawn")) as executor,
         ):
+            if pools:
+                ready_minimum_bias(Path(folder) / READY, _seed(seed, 5))
             sizes = [(folder, min(POOL_PART, interactions - k), seed, k) for k in pools]
             for done, _ in enumerate(_in_order(executor, ahead, _generate_pool, sizes), 1):
                 report("pile-up", done, len(sizes))
@@ -147,7 +151,7 @@ def _seed(*numbers: int) -> int:
 
 
 def _generate_pool(folder: str, count: int, seed: int, number: int) -> None:
-    made = generate(MINIMUM_BIAS, count, _seed(seed, 1, number))
+    made = generate(minimum_bias(Path(folder) / READY), count, _seed(seed, 1, number))
     columns: dict[str, Any] = made.columns
     np.savez(Path(folder) / f"{number:09}.npz", offsets=made.offsets, **columns)
 

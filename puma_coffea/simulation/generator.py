@@ -96,6 +96,22 @@ class Particles:
         return len(self.offsets) - 1
 
 
+def ready_minimum_bias(file: Path, seed: int) -> None:
+    """Write what Pythia works out before the first minimum-bias collision, which takes seconds."""
+    generate(_minimum_bias(file, 1), 0, seed)
+
+
+def minimum_bias(file: Path) -> Process:
+    """Minimum-bias collisions, ready at once with the file of :func:`ready_minimum_bias`."""
+    return _minimum_bias(file, 2)
+
+
+def _minimum_bias(file: Path, reuse: int) -> Process:
+    init = "MultipartonInteractions:"
+    settings = (f"{init}reuseInit = {reuse}", f"{init}initFile = {file}")
+    return Process((*MINIMUM_BIAS.settings, *settings))
+
+
 def process_named(name: str) -> Process:
     """A process by its name, or of a file of Pythia settings (``.cmnd``)."""
     if name in PROCESSES:

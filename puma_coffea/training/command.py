@@ -95,6 +95,7 @@ def export_model(
 def _training(config: Config, state: dict[str, Any]) -> dict[str, Any]:
     names = [Path(pattern).name for pattern in config.data.files]
     return {
+        **({} if config.start is None else {"start": Path(config.start).name}),
         "samples": names,
         "hard_samples": [Path(pattern).name for pattern in config.data.hard_files],
         "overlays": config.data.overlays,

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from puma_coffea.exceptions import BadConfig
 from puma_coffea.mistakes import unknown_key
 from puma_coffea.puma.card import Card, HardNeutrals, Network, Ordering, Tokens
+from puma_coffea.puma.catalogue import find_card
 from puma_coffea.puma.features import PAPER
 
 
@@ -131,6 +132,9 @@ class Config(_Strict):
     """The model's, in its card."""
     description: str = "PUMA model"
     """One sentence for its card."""
+    start: str | None = None
+    """Name or folder of the model whose numbers the training begins with; inputs, ordering, tokens
+    and network are then that model's. Without it they are drawn at random."""
     data: Data
     """Samples and how they are used."""
     inputs: tuple[str, ...] = PAPER
@@ -145,6 +149,13 @@ class Config(_Strict):
     """Shape of the network."""
     recipe: Recipe = Recipe()
     """Optimisation."""
+
+    @model_validator(mode="after")
+    def _attention_speaks(self) -> Self:
+        if self.start is not None and self.recipe.alone_steps:
+            msg = "recipe.alone_steps must be 0 with 'start': that model attends already; --preset fine-tune has it so"
+            raise ValueError(msg)
+        return self
 
     def card(self) -> Card:
         """The card of the model to be trained, without metrics."""
@@ -181,6 +192,9 @@ STRONG = (
     "event_hard_count", "event_hard_pt", "event_hard_vector_pt",
 )  # fmt: skip
 
+#: Keys of a configuration that fix the numbers of a model: how many there are, what they mean.
+SHAPE = ("inputs", "ordering", "tokens", "network")
+
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "inputs": STRONG,
@@ -193,6 +207,13 @@ PRESETS: dict[str, dict[str, Any]] = {
             "warm_up": 200,
             "crops": 32, "crop": 128, "averaging": 0.9995, "validate_every": 250,
             "validate_events": 500,
+        },
+    },
+    "fine-tune": {
+        "start": "puma",
+        "recipe": {
+            "steps": 2000, "attend_steps": 2000, "attend_rate": 1e-4, "schedule": "cosine",
+            "warm_up": 200, "validate_every": 250, "validate_events": 500,
         },
     },
     "paper": {
@@ -237,8 +258,12 @@ def make_config(content: dict[str, Any], preset: str = "default", where: str = "
     if preset not in PRESETS:
         msg = f"There is no preset {preset!r}; choose one of {', '.join(PRESETS)}."
         raise BadConfig(msg)
+    base = PRESETS[preset]
+    start = content.get("start", base.get("start"))
+    if isinstance(start, str):
+        base = base | _shape_of(start, content, where)
     try:
-        config = Config.model_validate(merge(PRESETS[preset], content))
+        config = Config.model_validate(merge(base, content))
         config.card()  # knows which inputs exist
     except ValidationError as error:
         msg = f"{where}: {_first_mistake(error)}"
@@ -246,16 +271,25 @@ def make_config(content: dict[str, Any], preset: str = "default", where: str = "
     return config
 
 
+def _shape_of(start: str, content: dict[str, Any], where: str) -> dict[str, Any]:
+    """What the model that a training begins with decides; a file that says otherwise is refused."""
+    card = find_card(start).model_dump(mode="json", include={*SHAPE, "hard_neutrals"})
+    for key in SHAPE:
+        if key in content and merge(card, {key: content[key]})[key] != card[key]:
+            msg = f"{where}: {key}: the model {start!r}, which 'start' names, has another; leave it out."
+            raise BadConfig(msg)
+    return card
+
+
 def _first_mistake(error: ValidationError) -> str:
     """The mistake to mend first: a misspelt key, since what was meant may be found missing too."""
     found = error.errors()
     first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
-    place = [str(part) for part in first["loc"]]
-    if first["type"] != "extra_forbidden":
-        return f"{'.'.join(place)}: {first['msg']}."
-    *parents, key = place
-    sentence = unknown_key(key, _keys(parents))
-    return f"{'.'.join(parents)}: {sentence}" if parents else sentence
+    place, sentence = [str(part) for part in first["loc"]], f"{first['msg']}."
+    if first["type"] == "extra_forbidden":
+        *place, key = place
+        sentence = unknown_key(key, _keys(place))
+    return ": ".join([".".join(place), sentence] if place else [sentence])
 
 
 def _keys(place: list[str]) -> list[str]:

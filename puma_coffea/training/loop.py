@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from puma_coffea.exceptions import BadConfig
+from puma_coffea.puma.model import Puma
 from puma_coffea.puma.network import MaskedBatchNorm, NetworkConfig, PumaNetwork
 from puma_coffea.training.alone import Singles, attends, silence_attention, wake_attention
 from puma_coffea.training.batches import Crops
@@ -80,7 +81,9 @@ class Trainer:
                 self.singles.teach(out_of_fold(self.singles, threads))
         shape = NetworkConfig(inputs=len(config.inputs), **config.network.model_dump())
         self.network = PumaNetwork(shape).to(self.device)
-        if self.singles is not None:
+        if config.start is not None:
+            self.network.load_state_dict(Puma.load(config.start, "cpu").network().state_dict())
+        elif self.singles is not None:
             silence_attention(self.network)
         self.average = copy.deepcopy(self.network)
         self.optimiser = torch.optim.AdamW(
@@ -91,7 +94,7 @@ class Trainer:
         )
         self.step, self.best, self.since_best, self.seconds = 0, math.inf, 0, 0.0
         self.best_state: dict[str, Tensor] = {}
-        if not self._resume():
+        if not self._resume() and config.start is None:
             self._calibrate()
 
     def run(self, report: Any = None) -> float:
@@ -100,6 +103,8 @@ class Trainer:
         ``report(trainer, loss)`` is called after every step, for a progress bar.
         """
         began, losses = time.monotonic(), []
+        if self.step == 0 and self.config.start is not None:
+            self._validate(math.nan)  # the model to be beaten
         while self.step < self.recipe.steps and self.since_best < self.recipe.patience:
             losses.append(self._step())
             self.step += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from puma_coffea import Puma
-from puma_coffea.exceptions import BadConfig
+from puma_coffea.exceptions import BadConfig, BadModelCard
 from puma_coffea.puma.network import NetworkConfig, PumaNetwork
 from puma_coffea.training.config import PRESETS, STRONG, read_config
 
@@ -63,20 +63,37 @@ def test_settings_override_single_keys_of_the_preset(tmp_path):
         (MINIMAL + "recipe:\n  steps: 500\n", "recipe: Value error, steps .500. must hold alone"),
         (MINIMAL + "inputs: [pt, colour]\n", "inputs: Value error, unknown inputs colour"),
         ("- a\n", "must be a mapping"),
+        (MINIMAL + "start: pumma\n", "There is no model 'pumma'"),
+        (MINIMAL + "start: puma\n", "recipe.alone_steps must be 0 with 'start'.*fine-tune"),
+        (
+            MINIMAL + "start: puma\nnetwork:\n  layers: 3\n",
+            "network: the model 'puma'.*leave it out",
+        ),
+        (MINIMAL + "start: puma\ninputs: [pt]\n", "inputs: the model 'puma'"),
+        (MINIMAL + "start: 3\n", "start: Input should be a valid string"),
         ("name: [\n", "not valid YAML"),
     ],
 )
 def test_mistakes_are_named_by_their_key(tmp_path, text, sentence):
-    with pytest.raises(BadConfig, match=sentence) as error:
+    with pytest.raises((BadConfig, BadModelCard), match=sentence) as error:
         read_config(written(tmp_path, text))
     assert "\n" not in str(error.value)
 
 
 def test_unknown_presets_and_files_are_refused(tmp_path):
-    with pytest.raises(BadConfig, match="choose one of default, paper"):
+    with pytest.raises(BadConfig, match="choose one of default, fine-tune, paper"):
         read_config(written(tmp_path, MINIMAL), "papper")
     with pytest.raises(BadConfig, match="cannot be read"):
         read_config(tmp_path / "absent.yaml")
+
+
+def test_a_fine_tuning_has_the_shape_of_the_model_it_starts_with(tmp_path):
+    config = read_config(written(tmp_path, MINIMAL + "network:\n  layers: 6\n"), "fine-tune")
+    shipped = Puma.load("puma").card
+    for key in ("inputs", "ordering", "tokens", "network", "hard_neutrals"):
+        assert getattr(config, key) == getattr(shipped, key)
+    paper = read_config(written(tmp_path, MINIMAL + "start: puma-paper\n"), "fine-tune")
+    assert paper.network == Puma.load("puma-paper").card.network
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from puma_coffea.exceptions import BadConfig, MissingExtra
 from puma_coffea.training.alone import alone_logits
 from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.command import export_model
-from puma_coffea.training.config import Config, Recipe
+from puma_coffea.training.config import Config, Recipe, make_config
 from puma_coffea.training.log import Log
 from puma_coffea.training.loop import Trainer
 from puma_coffea.training.phases import learning_rate
@@ -225,6 +225,23 @@ def test_a_shift_is_added_to_every_logit(straight, tmp_path):
     tokens = (pf.vertex < 0) & (pf.pt > 2)
     before, after = (ak.to_numpy(each(pf)[tokens][0]).astype(float) for each in (plain, model))
     np.testing.assert_allclose(logit(after) - logit(before), 0.3, atol=2e-3)
+
+
+def test_a_training_begins_with_the_numbers_of_a_model_and_judges_it_first(
+    straight, tmp_path, cache
+):
+    model = export_model(straight, tmp_path / "model")
+    content = {key: SMALL[key] for key in ("name", "data")} | {"start": str(model)}
+    recipe = SMALL["recipe"] | PHASES | {"alone_steps": 0, "event_steps": 0, "steps": 10}
+    config = make_config(content | {"recipe": recipe}, "fine-tune")
+    trainer = Trainer(config, tmp_path / "tuned", cache)
+    for name, value in Puma.load(model).network().state_dict().items():
+        torch.testing.assert_close(trainer.network.state_dict()[name], value, rtol=0, atol=0)
+    trainer.run()
+    found, before = curve(tmp_path / "tuned"), curve(straight)
+    assert set(found) == {0, 10}
+    assert found[0][1] == pytest.approx(min(figure for _, figure in before.values()), rel=1e-6)
+    assert found[10][1] != found[0][1]
 
 
 def test_a_calibration_narrows_the_residual_of_the_events_it_is_fitted_to(
