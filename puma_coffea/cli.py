@@ -216,11 +216,12 @@ def train(
     """Train a model; under torchrun, on several processes or GPUs."""
     from puma_coffea.training.command import train_with_progress
 
-    best = train_with_progress(config, output, preset, cache, tensorboard)
-    Console().print(
-        f"Best width over tuned PUPPI: {best:.3f}   Model: puma-coffea export {output}",
-        highlight=False,
-    )
+    done = train_with_progress(config, output, preset, cache, tensorboard)
+    found = f"Best width over tuned PUPPI: {done.best:.3f}"
+    if not done.found_better:
+        found += f", that of {done.config.start} before the first step: nothing was gained."
+    found += f"\nModel: puma-coffea export {output}"
+    Console().print(found, highlight=False, soft_wrap=True)
 
 
 @app.command()

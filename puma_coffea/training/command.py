@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 def train_with_progress(
     path: Path, folder: Path, preset: str, cache: Path | None, tensorboard: bool = False
-) -> float:
-    """Train with a progress bar on standard error; the best validation figure."""
+) -> Trainer:
+    """Train with a progress bar on standard error; the training, done."""
     config = read_config(path, preset)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     trainer = Trainer(config, folder, cache, tensorboard)
@@ -45,7 +45,8 @@ def train_with_progress(
         def report(state: Trainer, loss: float) -> None:
             progress.update(bar, completed=state.step, loss=loss, best=state.best)
 
-        return trainer.run(report)
+        trainer.run(report)
+    return trainer
 
 
 def export_model(

@@ -56,7 +56,8 @@ class Recipe(_Strict):
     event_rate: float = Field(2e-4, gt=0)
     """Learning rate of those steps."""
     attend_steps: int = Field(0, ge=0)
-    """The last of the steps, again on whole events; attention, if it was silent, begins to speak."""
+    """The last of the steps, again on whole events; attention, if it was silent, begins to speak.
+    With ``start`` all steps, unless said otherwise."""
     attend_events: int = Field(16, ge=1)
     """Events in a batch of those."""
     attend_rate: float | None = Field(None, gt=0)
@@ -212,8 +213,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "fine-tune": {
         "start": "puma",
         "recipe": {
-            "steps": 2000, "attend_steps": 2000, "attend_rate": 1e-4, "schedule": "cosine",
-            "warm_up": 200, "validate_every": 250, "validate_events": 500,
+            "steps": 2000, "attend_rate": 1e-4, "schedule": "cosine", "warm_up": 200,
+            "validate_every": 250, "validate_events": 500,
         },
     },
     "paper": {
@@ -262,8 +263,11 @@ def make_config(content: dict[str, Any], preset: str = "default", where: str = "
     start = content.get("start", base.get("start"))
     if isinstance(start, str):
         base = base | _shape_of(start, content, where)
+    merged = merge(base, content)
+    if start is not None and isinstance(recipe := merged.get("recipe"), dict) and "steps" in recipe:
+        merged["recipe"] = {"attend_steps": recipe["steps"], **recipe}
     try:
-        config = Config.model_validate(merge(base, content))
+        config = Config.model_validate(merged)
         config.card()  # knows which inputs exist
     except ValidationError as error:
         msg = f"{where}: {_first_mistake(error)}"

@@ -118,6 +118,11 @@ class Trainer:
         self.processes.wait()
         return self.best
 
+    @property
+    def found_better(self) -> bool:
+        """Whether any validation after the first step was the best; without ``start`` one always is."""
+        return self.since_best < math.ceil(self.step / self.recipe.validate_every)
+
     def _step(self) -> float:
         self._begin_phase()
         self.network.train()
@@ -243,10 +248,9 @@ class Trainer:
         else:
             self.since_best += 1
         if self.rank == 0:
-            logger.info(
-                "step %d, loss %.4f, %s", self.step, loss,
-                ", ".join(f"{name} {row[name]:.3f}" for name in self.judges),
-            )  # fmt: skip
+            figures = ", ".join(f"{name} {row[name]:.3f}" for name in self.judges)
+            before = math.isnan(loss)
+            logger.info("step %d, %s%s", self.step, "" if before else f"loss {loss:.4f}, ", figures)
             self.log(row)
             self._save()
 

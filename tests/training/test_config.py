@@ -92,7 +92,11 @@ def test_a_fine_tuning_has_the_shape_of_the_model_it_starts_with(tmp_path):
     shipped = Puma.load("puma").card
     for key in ("inputs", "ordering", "tokens", "network", "hard_neutrals"):
         assert getattr(config, key) == getattr(shipped, key)
-    paper = read_config(written(tmp_path, MINIMAL + "start: puma-paper\n"), "fine-tune")
+    assert config.recipe.attend_steps == config.recipe.steps == 2000
+    short = "start: puma-paper\nrecipe:\n  steps: 30\n"
+    paper = read_config(written(tmp_path, MINIMAL + short), "fine-tune")
+    assert paper.recipe.attend_steps == paper.recipe.steps == 30
+    assert "attend_steps" not in PRESETS["fine-tune"]["recipe"]
     assert paper.network == Puma.load("puma-paper").card.network
 
 

@@ -242,6 +242,7 @@ def test_a_training_begins_with_the_numbers_of_a_model_and_judges_it_first(
     assert set(found) == {0, 10}
     assert found[0][1] == pytest.approx(min(figure for _, figure in before.values()), rel=1e-6)
     assert found[10][1] != found[0][1]
+    assert trainer.found_better == (found[10][1] < found[0][1])
 
 
 def test_a_calibration_narrows_the_residual_of_the_events_it_is_fitted_to(
