@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import awkward as ak
 import numpy as np
@@ -22,7 +24,7 @@ from puma_coffea.training.calibration import fit_calibration
 from puma_coffea.training.command import export_model
 from puma_coffea.training.config import Config, Recipe, make_config
 from puma_coffea.training.log import Log
-from puma_coffea.training.loop import Trainer
+from puma_coffea.training.loop import Trainer, release_memory
 from puma_coffea.training.phases import learning_rate
 from puma_coffea.training.physics import weigher
 from puma_coffea.training.samples import held_out_store
@@ -38,7 +40,7 @@ WHOLE = SMALL | {
 PROGRAM = """
 import json, pathlib, sys
 from puma_coffea.training.config import Config
-from puma_coffea.training.loop import Trainer
+from puma_coffea.training.loop import Trainer, release_memory
 config = Config.model_validate(json.loads(sys.argv[1]))
 Trainer(config, pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])).run()
 """
@@ -259,3 +261,16 @@ def test_a_calibration_narrows_the_residual_of_the_events_it_is_fitted_to(
     neutral = pf.vertex < 0
     expected = calibration(ak.to_numpy(plain(pf)[neutral][0]), abs(ak.to_numpy(pf.eta[neutral][0])))
     assert model(pf)[neutral][0].to_list() == pytest.approx(expected.tolist())
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc keeps gaps")
+def test_memory_between_blocks_in_use_is_given_back():
+    def held():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    blocks = [os.urandom(100_000) for _ in range(2000)]
+    del blocks[:-1]  # the last one is above them all
+    before = held()
+    release_memory()
+    assert held() < before - 1e8
+    assert len(blocks) == 1
