@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The simulated events of examples/train_puma.yaml: bash examples/simulate_samples.sh samples
-# 32 files of 1,300 events, half at 140 interactions and half at 0 to 220; three quarters of an hour on two cores.
+# 32 files of 1,300 events, half at 140 interactions and half at 0 to 220; forty minutes on two cores.
 set -euo pipefail
 folder=${1:?"name a folder for the samples"}
 events=${EVENTS:-1300}
