@@ -16,14 +16,8 @@ from puma_coffea.puma.model import Puma, find_folder, shipped_names
 
 # What batch normalisation keeps of the data: numbers of the file, but no parameters.
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-SECTIONS = (
-    "ordering",
-    "tokens",
-    "network",
-    "calibration",
-    "hard_neutrals",
-    "training",
-)  # of a card
+#: Of a card, a row each.
+SECTIONS = ("ordering", "tokens", "network", "calibration", "hard_neutrals", "training")
 
 
 def list_models() -> list[dict[str, Any]]:

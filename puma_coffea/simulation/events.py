@@ -30,7 +30,7 @@ from puma_coffea.simulation.generator import (
 )
 
 PART = 100  # events of one process that are simulated together
-READY = "minimum-bias.init"
+READY = "minimum-bias.init"  # what Pythia works out once, for all parts of the pool
 POOL_PART = 2000  # minimum-bias collisions that are generated together
 GENERATOR_JET_PT = 15.0
 INVISIBLE = (12, 14, 16, 1000022)

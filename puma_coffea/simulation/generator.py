@@ -107,6 +107,7 @@ def minimum_bias(file: Path) -> Process:
 
 
 def _minimum_bias(file: Path, reuse: int) -> Process:
+    """Pythia writes the file with ``reuse`` 1 and reads it with 2."""
     init = "MultipartonInteractions:"
     settings = (f"{init}reuseInit = {reuse}", f"{init}initFile = {file}")
     return Process((*MINIMUM_BIAS.settings, *settings))

@@ -26,7 +26,7 @@ from puma_coffea.puma.model import Puma
 from puma_coffea.puma.network import MaskedBatchNorm, NetworkConfig, PumaNetwork
 from puma_coffea.training.alone import Singles, attends, silence_attention, wake_attention
 from puma_coffea.training.batches import Crops
-from puma_coffea.training.config import Config
+from puma_coffea.training.config import SHAPE, Config
 from puma_coffea.training.half import half_is_fast
 from puma_coffea.training.log import Log
 from puma_coffea.training.logits import logits as fast_logits
@@ -282,7 +282,7 @@ class Trainer:
             return False
         state = torch.load(path, weights_only=True, map_location=self.device)
         mine, theirs = self.config.model_dump(mode="json"), state["config"]
-        for key in ("inputs", "ordering", "tokens", "network"):
+        for key in SHAPE:
             if mine[key] != theirs[key]:
                 msg = f"{path} was made with another '{key}'; choose another folder for this training."
                 raise BadConfig(msg)

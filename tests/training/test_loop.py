@@ -40,7 +40,7 @@ WHOLE = SMALL | {
 PROGRAM = """
 import json, pathlib, sys
 from puma_coffea.training.config import Config
-from puma_coffea.training.loop import Trainer, release_memory
+from puma_coffea.training.loop import Trainer
 config = Config.model_validate(json.loads(sys.argv[1]))
 Trainer(config, pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])).run()
 """
