@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The simulated events of examples/train_puma.yaml: bash examples/simulate_samples.sh samples
-# 36 files of 1,300 events, half at 140 interactions and half at 0 to 220; forty minutes on two cores.
+# 32 files of 1,300 events, half at 140 interactions and half at 0 to 220; forty minutes on two cores.
 set -euo pipefail
 folder=${1:?"name a folder for the samples"}
 events=${EVENTS:-1300}
@@ -9,7 +9,7 @@ tops="ttbar-any single-top tth"
 others="wlv zll photon vbfhbb vbfhtautau higgs vhbb diboson bottom dijet-hard zprime leptoquark zvv-hard"
 mkdir -p "$folder"
 seed=0
-for processes in ttbar ttbar ttbar ttbar ttbar zvv zvv vbfhinv vbfhinv dijet "$tops" "$tops" \
+for processes in ttbar ttbar ttbar zvv zvv vbfhinv vbfhinv dijet "$tops" "$tops" \
   "$others" "$others" "$others" "$others" "$others" "$others"; do
   for pileup in 140 0-220; do
     seed=$((seed + 1))

@@ -63,9 +63,6 @@ class Recipe(_Strict):
     attend_rate: float | None = Field(None, gt=0)
     """Learning rate of those steps; default: as ``event_rate``. The more pile-up there is to learn
     from, the higher it may be."""
-    jets: float = Field(0.0, ge=0)
-    """How much patches of the size of a jet count in the loss of steps on whole events, beside the
-    event: the square of each one's residual, beyond |eta| of 2.5, where jets of pile-up survive most."""
     real_share: float | None = Field(None, ge=0, le=1)
     """Share of the samples' own events in batches, beside overlaid ones; default: by their numbers."""
     crops: int = Field(16, ge=1)

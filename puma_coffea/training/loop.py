@@ -35,7 +35,7 @@ from puma_coffea.training.physics import missing_momentum, weigher
 from puma_coffea.training.processes import Processes
 from puma_coffea.training.samples import judging_stores, training_stores
 from puma_coffea.training.teacher import out_of_fold
-from puma_coffea.training.whole import Thinned, Whole, event_loss, jets_loss, thin
+from puma_coffea.training.whole import Thinned, Whole, event_loss, thin
 
 logger = logging.getLogger(__name__)
 
@@ -184,10 +184,7 @@ class Trainer:
             alone = self.whole.thinned is not None
             logits = fast_logits(self.network, events.batch, alone=alone, half=self.half)
             weights = self.config.raised(torch.sigmoid(logits), events.momenta.norm(dim=-1))
-            loss = event_loss(weights, events)
-            if self.recipe.jets:
-                loss = loss + self.recipe.jets * jets_loss(weights, events)
-            return loss / self.whole.events
+            return event_loss(weights, events) / self.whole.events
         if phase == "alone":
             assert self.singles is not None
             batch, size = self.singles(number, self.rank, self.world), self.recipe.singles

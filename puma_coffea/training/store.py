@@ -37,7 +37,6 @@ PT_HALF = 6.0  # GeV: a neutral is drawn with the chance min(1, (pT / 6)^2)
 COLUMNS: dict[str, tuple[Any, int | None]] = {
     # Of each token.
     "x": (np.float16, None), "y": (np.float16, 0), "pt": (np.float32, 0), "phi": (np.float32, 0),
-    "eta": (np.float32, 0),
     "kind": (np.int8, 0),
     # Of each event.
     "counts": (np.int64, 0), "base": (np.float64, 2), "puppi": (np.float64, 2),
@@ -94,7 +93,7 @@ def store_for(events: Iterator[ak.Array], card: Card, cache: Path, key: str) -> 
     """The store of these events, made unless the cache has it already."""
     # What decides tokens and features; the network may change.
     settings = card.model_dump_json(include={"inputs", "ordering", "tokens"})
-    digest = hashlib.sha256(f"{key}|{settings}|{list(COLUMNS)}".encode()).hexdigest()[:20]
+    digest = hashlib.sha256(f"{key}|{settings}".encode()).hexdigest()[:20]
     folder = cache / digest
     if not (folder / "done").exists():
         scratch = folder.with_name(f".{digest}.{os.getpid()}")
@@ -154,7 +153,6 @@ def _tokens(pf: ak.Array, true: ak.Array, card: Card) -> dict[str, Any]:
         "y": flat.hard_fraction[index],
         "pt": flat.pt[index],
         "phi": flat.phi[index],
-        "eta": flat.eta[index],
         "kind": np.where(neutral[index], NEUTRAL, TRACK),
         "counts": np.diff(inputs.offsets),
         "base": -_event_sums(flat, fixed) - true_met,

@@ -24,9 +24,6 @@ from puma_coffea.training.store import NEUTRAL, TokenStore
 FLOOR = 0.02  # neutrals with less weight at the start of the phase keep it
 UNIT = 10.0  # GeV: residuals of this size make a loss of order one
 OUTLIER = 60.0  # GeV: beyond, the loss grows linearly (a lost muon is nobody's fault)
-FORWARD = 2.5  # |eta| beyond which tracks tell least which patch is a jet of pile-up
-AROUND, ACROSS = 8, 20  # such patches in phi and, more than enough, in eta
-PATCH = 2 * np.pi / AROUND
 
 
 class Events(NamedTuple):
@@ -37,8 +34,6 @@ class Events(NamedTuple):
     """(B, N, 2): px and py in GeV, 0 for tracks."""
     event: Tensor
     """int64 (B, N): to which event a token belongs."""
-    place: Tensor
-    """(B, N, 2): eta and phi."""
     rest: Tensor
     """(events, 2): residual of pTmiss (GeV) before the tokens are added."""
 
@@ -79,18 +74,16 @@ class Whole:
         sizes = np.diff(self._first)
         mine = draw(rng, sizes, self.recipe.real_share, self.events)[rank::world]
         found = [self._event(int(number)) for number in mine]
-        tokens, rest = [each[:3] for each in found], np.stack([each[5] for each in found])
-        momenta, place = ([each[k] for each in found] for k in (3, 4))
+        tokens, rest = [each[:3] for each in found], np.stack([each[4] for each in found])
+        momenta = [each[3] for each in found]
         event = np.repeat(np.arange(len(found)), [len(p) for p in momenta])
         if self.thinned is not None:  # one after the other
             tokens = [tuple(np.concatenate(each) for each in zip(*tokens, strict=True))]
         batch = pad(tokens)
-        pairs = torch.zeros(2, *batch.mask.shape, 2)
-        for all_of_them, each in zip(pairs, (momenta, place), strict=True):
-            all_of_them[batch.mask] = torch.from_numpy(np.concatenate(each)).float()
-        owner = torch.zeros_like(batch.mask).long()
+        places, owner = torch.zeros(*batch.mask.shape, 2), torch.zeros_like(batch.mask).long()
+        places[batch.mask] = torch.from_numpy(np.concatenate(momenta)).float()
         owner[batch.mask] = torch.from_numpy(event)
-        return Events(batch, pairs[0], owner, pairs[1], torch.from_numpy(rest).float())
+        return Events(batch, places, owner, torch.from_numpy(rest).float())
 
     def _event(self, number: int) -> tuple[NDArray[Any], ...]:
         """Features, target, loss weight and momenta of an event's tokens, and its rest."""
@@ -103,8 +96,7 @@ class Whole:
         x, y = (np.asarray(store.columns[name][here], np.float32) for name in ("x", "y"))
         momenta = store.momenta_of(here)
         weight = (np.minimum(np.hypot(*momenta), self.recipe.pt_cap) / UNIT) ** 2
-        place = np.stack([store.columns[name][here] for name in ("eta", "phi")], axis=1)
-        return x, y, weight, momenta.T, place, rest
+        return x, y, weight, momenta.T, rest
 
 
 def event_loss(weights: Tensor, events: Events) -> Tensor:
@@ -116,20 +108,6 @@ def event_loss(weights: Tensor, events: Events) -> Tensor:
     far = 2 * limit * torch.sqrt(square.clamp(min=limit**2)) - limit**2
     each = (weights - events.batch.target).square() * events.batch.weight
     return (torch.where(square < limit**2, square, far).sum() + each.sum()) / 2
-
-
-def jets_loss(weights: Tensor, events: Events) -> Tensor:
-    """Sum over forward patches of the square of their residual, in UNIT^2 / 2; the mean of two grids."""
-    forward = events.place[..., 0].abs() > FORWARD
-    momenta, owner = events.momenta[forward], events.event[forward]
-    error = (weights - events.batch.target)[forward].unsqueeze(-1) * momenta / UNIT
-    total = weights.new_zeros(())
-    for shift in (0.0, 0.5):
-        across, around = (events.place[forward] / PATCH + shift).floor().long().unbind(-1)
-        cell = (owner * ACROSS + across + ACROSS // 2) * AROUND + around % AROUND
-        sums = error.new_zeros(len(events.rest) * ACROSS * AROUND, 2).index_add(0, cell, error)
-        total = total + sums.square().sum()
-    return total / 4
 
 
 class Thinned:

@@ -17,16 +17,7 @@ from puma_coffea.training.logits import logits
 from puma_coffea.training.loop import Trainer
 from puma_coffea.training.phases import learning_rate, phase_of
 from puma_coffea.training.physics import component_width, missing_momentum, unchanged, weigher
-from puma_coffea.training.whole import (
-    FLOOR,
-    OUTLIER,
-    UNIT,
-    Events,
-    Whole,
-    event_loss,
-    jets_loss,
-    thin,
-)
+from puma_coffea.training.whole import FLOOR, OUTLIER, UNIT, Events, Whole, event_loss, thin
 
 PHASES = {"alone_steps": 30, "event_steps": 30, "singles": 2048, "events": 8, "event_rate": 1e-3}
 WHOLE = SMALL | {"recipe": RECIPE | PHASES}
@@ -49,8 +40,7 @@ def one_event(rest, weight=0.0):
     one = torch.ones(1, 1)
     batch = Batch(one[..., None], one.bool(), one, weight * one)
     momenta = torch.tensor([[[10.0, 0.0]]])
-    place = torch.zeros(1, 1, 2)
-    return Events(batch, momenta, torch.zeros(1, 1).long(), place, torch.tensor([rest]))
+    return Events(batch, momenta, torch.zeros(1, 1).long(), torch.tensor([rest]))
 
 
 def test_the_loss_is_the_square_of_what_is_left():
@@ -70,33 +60,6 @@ def test_beyond_an_outlier_the_loss_grows_linearly():
     )
     assert near == pytest.approx(at, rel=1e-4)
     assert further - far == pytest.approx(OUTLIER * 20 / UNIT**2)
-
-
-@pytest.mark.parametrize(
-    ("where", "left"),
-    [
-        ([(3.0, 0.1), (3.05, 0.1)], 0),  # the same patch of both grids
-        ([(3.0, 0.1), (-3.0, 0.1)], 50),
-        ([(3.0, 3.1), (3.0, -3.1)], 25),  # neighbours across the seam share a patch of one grid
-        ([(2.0, 0.1), (3.0, 0.1)], 25),  # a central one does not count
-    ],
-)
-def test_patches_leave_the_square_of_what_does_not_cancel_in_them(where, left):
-    weights, target = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]])
-    batch = Batch(torch.zeros(1, 2, 1), torch.ones(1, 2).bool(), target, torch.zeros(1, 2))
-    momenta = torch.tensor([[[10.0, 0.0], [10.0, 0.0]]])
-    none = torch.zeros(1, 2)
-    events = Events(batch, momenta, torch.zeros(1, 2).long(), torch.tensor([where]), none)
-    assert float(jets_loss(weights, events)) == pytest.approx(left / UNIT**2 / 2)
-
-
-def test_jets_of_two_events_do_not_cancel():
-    weights, target = torch.tensor([[1.0], [0.0]]), torch.tensor([[0.5], [0.5]])
-    batch = Batch(torch.zeros(2, 1, 1), torch.ones(2, 1).bool(), target, torch.zeros(2, 1))
-    momenta = torch.tensor([[[10.0, 0.0]], [[10.0, 0.0]]])
-    place, owner = torch.tensor([[[3.0, 0.1]], [[3.0, 0.1]]]), torch.tensor([[0], [1]])
-    events = Events(batch, momenta, owner, place, torch.zeros(2, 2))
-    assert float(jets_loss(weights, events)) == pytest.approx(50 / UNIT**2 / 2)
 
 
 @pytest.mark.parametrize("raised", [unchanged, HardNeutrals(raise_from=3, raise_to=9)])
