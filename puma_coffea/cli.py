@@ -41,7 +41,14 @@ def demo(
 
     console = Console()
     with demo_fileset() as fileset:
-        result = run_files([fileset], output, executor="futures", workers=workers, chunksize=20)
+        result = run_files(
+            [fileset],
+            output,
+            executor="futures",
+            workers=workers,
+            chunksize=20,
+            status=sys.stderr.isatty(),
+        )
     for table in summary_tables(result):
         console.print(table)
     console.print(
