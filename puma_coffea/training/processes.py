@@ -7,6 +7,7 @@ hide them.
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,9 +39,11 @@ class Processes(NamedTuple):
             device = torch.device("cuda", local % torch.cuda.device_count())
             torch.cuda.set_device(device)
         if world > 1 and not distributed.is_initialized():
+            # Imported later, its functions' defaults would keep the group beyond its destruction.
+            importlib.import_module("torch.distributed.nn")
             backend = "nccl" if device.type == "cuda" else "gloo"
             distributed.init_process_group(backend, timeout=PATIENCE)
-            # Left to the interpreter, its threads now and then abort a process that has finished.
+            # Its threads end with it; left to the interpreter, they may abort a finished process.
             atexit.register(distributed.destroy_process_group)
         return cls(rank, world, device)
 

@@ -119,6 +119,14 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(straight, tmp_path
         assert resumed[step] == (pytest.approx(loss, rel=1e-5), pytest.approx(figure, rel=1e-5))
 
 
+def torchrun(script, *arguments):
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return subprocess.run(
+        [sys.executable, *launcher, str(script), *arguments],
+        check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("config", [SMALL, WHOLE], ids=["crops", "whole events"])
 def test_two_processes_give_the_curve_of_one(config, straight, tmp_path, cache):
     if config is WHOLE:
@@ -127,17 +135,34 @@ def test_two_processes_give_the_curve_of_one(config, straight, tmp_path, cache):
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     _, _, *arguments = command(tmp_path / "out", cache, config)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    run = subprocess.run(
-        [sys.executable, *launcher, str(script), *arguments],
-        check=False, env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+    run = torchrun(script, *arguments)
     assert run.returncode == 0, run.stderr
     both, one = curve(tmp_path / "out"), curve(straight)
     assert set(both) == set(one)
     for step, (loss, figure) in one.items():
         assert both[step] == (pytest.approx(loss, rel=1e-3), pytest.approx(figure, rel=1e-3))
+
+
+THREADS = """
+import atexit, pathlib, torch
+from puma_coffea.training.processes import Processes
+def threads():
+    names = pathlib.Path("/proc/self/task").glob("*/comm")
+    return [name for name in (each.read_text() for each in names) if "gloo" in name]
+processes = Processes.join()
+torch.optim.AdamW([torch.zeros(1, requires_grad=True)]).step()  # imports much of torch
+processes.wait()
+assert threads()
+atexit._run_exitfuncs()
+assert not threads(), threads()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks up threads in /proc")
+def test_no_thread_of_several_processes_is_left_to_the_interpreter(tmp_path):
+    (tmp_path / "program.py").write_text(THREADS)
+    run = torchrun(tmp_path / "program.py")
+    assert run.returncode == 0, run.stderr
 
 
 def test_the_exported_model_is_the_one_that_was_judged_best(straight, tmp_path):
