@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -17,8 +16,9 @@ from puma_coffea.puma.export import weights_bytes
 from puma_coffea.puma.model import Puma
 from puma_coffea.puma.network import NetworkConfig, PumaNetwork
 from puma_coffea.training.calibration import fit_calibration
+from puma_coffea.training.checkpoint import CHECKPOINT, config_of, read_checkpoint
 from puma_coffea.training.config import Config, read_config
-from puma_coffea.training.loop import CHECKPOINT, Trainer
+from puma_coffea.training.loop import Trainer
 from puma_coffea.training.physics import weigher
 from puma_coffea.training.samples import held_out_store
 
@@ -66,13 +66,8 @@ def export_model(
     if not path.exists():
         msg = f"There is no {path}; name the folder of a training, made by 'puma-coffea train'."
         raise BadConfig(msg)
-    try:
-        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
-        config = Config.model_validate(state["config"])
-    except (OSError, RuntimeError, KeyError, ValueError, UnpicklingError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        msg = f"{path} is no checkpoint of a training ({first})."
-        raise BadConfig(msg) from error
+    state = read_checkpoint(path, torch.device("cpu"))
+    config = config_of(state, path)
     network = PumaNetwork(NetworkConfig(inputs=len(config.inputs), **config.network.model_dump()))
     network.load_state_dict(state["best_state"] or state["average"])
     with torch.no_grad():

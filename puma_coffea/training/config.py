@@ -270,7 +270,7 @@ def make_config(content: dict[str, Any], preset: str = "default", where: str = "
         config = Config.model_validate(merged)
         config.card()  # knows which inputs exist
     except ValidationError as error:
-        msg = f"{where}: {_first_mistake(error)}"
+        msg = f"{where}: {first_mistake(error)}"
         raise BadConfig(msg) from error
     return config
 
@@ -285,7 +285,7 @@ def _shape_of(start: str, content: dict[str, Any], where: str) -> dict[str, Any]
     return card
 
 
-def _first_mistake(error: ValidationError) -> str:
+def first_mistake(error: ValidationError) -> str:
     """The mistake to mend first: a misspelt key, since what was meant may be found missing too."""
     found = error.errors()
     first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])

@@ -10,7 +10,6 @@ import copy
 import ctypes
 import logging
 import math
-import os
 import shutil
 import sys
 import time
@@ -26,6 +25,7 @@ from puma_coffea.puma.model import Puma
 from puma_coffea.puma.network import MaskedBatchNorm, NetworkConfig, PumaNetwork
 from puma_coffea.training.alone import Singles, attends, silence_attention, wake_attention
 from puma_coffea.training.batches import Crops
+from puma_coffea.training.checkpoint import CHECKPOINT, read_checkpoint, write_checkpoint
 from puma_coffea.training.config import SHAPE, Config
 from puma_coffea.training.half import half_is_fast
 from puma_coffea.training.log import Log
@@ -39,7 +39,6 @@ from puma_coffea.training.whole import Thinned, Whole, event_loss, thin
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT = "checkpoint.pt"
 RELEASE_EVERY = 50  # steps
 
 
@@ -272,15 +271,13 @@ class Trainer:
             "optimiser": self.optimiser.state_dict(),
             "random": torch.get_rng_state(),
         }
-        scratch = self.folder / f".{CHECKPOINT}.{os.getpid()}"
-        torch.save(state, scratch)
-        scratch.replace(self.folder / CHECKPOINT)
+        write_checkpoint(self.folder / CHECKPOINT, state)
 
     def _resume(self) -> bool:
         path = self.folder / CHECKPOINT
         if not path.exists():
             return False
-        state = torch.load(path, weights_only=True, map_location=self.device)
+        state = read_checkpoint(path, self.device)
         mine, theirs = self.config.model_dump(mode="json"), state["config"]
         for key in SHAPE:
             if mine[key] != theirs[key]:

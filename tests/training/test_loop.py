@@ -191,9 +191,22 @@ def test_a_folder_without_a_training_is_refused(tmp_path):
         export_model(tmp_path, tmp_path / "model")
 
 
-def test_something_else_than_a_checkpoint_is_refused(tmp_path):
-    (tmp_path / "checkpoint.pt").write_text("no")
-    with pytest.raises(BadConfig, match="no checkpoint of a training"):
+@pytest.mark.parametrize("keep", [0, 2, 5000])
+def test_something_else_than_a_checkpoint_is_refused(keep, straight, tmp_path, cache):
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes((straight / "checkpoint.pt").read_bytes()[:keep])
+    with pytest.raises(BadConfig, match=f"{path} is no checkpoint of a training, or damaged"):
+        export_model(tmp_path, tmp_path / "model")
+    with pytest.raises(BadConfig, match=f"{path} is no checkpoint of a training, or damaged"):
+        Trainer(Config.model_validate(SMALL), tmp_path, cache)
+    assert path.stat().st_size == keep
+
+
+def test_a_checkpoint_of_another_version_says_what_differs(straight, tmp_path):
+    state = torch.load(straight / "checkpoint.pt", weights_only=True)
+    state["config"]["recipe"]["future"] = 1
+    torch.save(state, tmp_path / "checkpoint.pt")
+    with pytest.raises(BadConfig, match=r"another version of puma-coffea: recipe: .*'future'"):
         export_model(tmp_path, tmp_path / "model")
 
 
