@@ -54,10 +54,11 @@ def evaluation_tables(results: dict[str, Any], reference: str) -> list[Table]:
         events = next(iter(methods.values()))["events"]
         # No vertical lines: most names of models fit into 80 columns; longer ones are folded, numbers never.
         table = Table(
-            title=f"{dataset}: {events} events (GeV)", box=SIMPLE_HEAD, collapse_padding=True
-        )
+            title=f"{dataset}: {events} events (GeV)", box=SIMPLE_HEAD, collapse_padding=True,
+            caption=f"ratio: of the pTmiss width to that of {reference}",
+        )  # fmt: skip
         table.add_column("method", overflow="fold")
-        for heading in ("pTmiss\nwidth", f"over\n{reference}", "response", "U_perp", "AUC"):
+        for heading in ("pTmiss width", "ratio", "response", "U_perp", "AUC"):
             table.add_column(heading, justify="right", no_wrap=True)
         for name, row in methods.items():
             ratio = row["met_xy_ratio"]

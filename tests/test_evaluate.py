@@ -75,12 +75,13 @@ def test_a_cards_metrics_carry_their_command(results, tmp_path):
 
 def test_long_names_of_methods_are_folded_and_no_number_is_cut(results):
     name, row = "puma:trainings/of-this-week/the-third-model", results["zvv"]["truth"]
-    (table,) = evaluation_tables({"zvv": {name: row}}, "puppi")
+    (table,) = evaluation_tables({"zvv": {name: row}}, name)
     numbers = [next(iter(column.cells)) for column in table.columns[1:]]
     console = Console(width=80)
     with console.capture() as shown:
         console.print(table)
     text = shown.get()
     assert all(number in text for number in numbers)
-    below = text.rpartition("─")[2]
+    below, _, caption = text.rpartition("─")[2].partition("ratio:")
+    assert "".join(caption.split()).endswith(name)
     assert "".join(line.split()[0] for line in below.splitlines() if line.strip()) == name
