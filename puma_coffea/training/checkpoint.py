@@ -26,12 +26,13 @@ def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
 def read_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
     """The state of a training."""
     try:
-        state: dict[str, Any] = torch.load(path, weights_only=True, map_location=device)
-        state["config"], state["step"], state["average"]
-    except (OSError, EOFError, RuntimeError, KeyError, ValueError, UnpicklingError) as error:
+        state: Any = torch.load(path, weights_only=True, map_location=device)
+        if not isinstance(state, dict) or not {"config", "step", "average"} <= state.keys():
+            raise ValueError
+    except (OSError, EOFError, RuntimeError, ValueError, UnpicklingError) as error:
         msg = f"{path} is no checkpoint of a training, or damaged; without it the training begins anew."
         raise BadConfig(msg) from error
-    return state
+    return dict(state)
 
 
 def config_of(state: dict[str, Any], path: Path) -> Config:

@@ -202,6 +202,12 @@ def test_something_else_than_a_checkpoint_is_refused(keep, straight, tmp_path, c
     assert path.stat().st_size == keep
 
 
+def test_another_file_of_torch_is_no_checkpoint(tmp_path):
+    torch.save([torch.zeros(3)], tmp_path / "checkpoint.pt")
+    with pytest.raises(BadConfig, match="no checkpoint of a training"):
+        export_model(tmp_path, tmp_path / "model")
+
+
 def test_a_checkpoint_of_another_version_says_what_differs(straight, tmp_path):
     state = torch.load(straight / "checkpoint.pt", weights_only=True)
     state["config"]["recipe"]["future"] = 1
